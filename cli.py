@@ -54,7 +54,8 @@ COMMANDS = {
     "retrain": ("training", "Train a challenger; promote it only if it beats the champion."),
     "status": ("inspecting", "Show runs, data sets, the checkpoint and how the filters do."),
     "verify": ("verifying", "Check that every stored file is what was written."),
-    "backup": ("verifying", "Copy the store to DIR while it is used, and check the copy."),
+    "backup": ("verifying", "Copy the store to a folder or a bucket while it is used."),
+    "restore": ("verifying", "Bring a copy that `twin backup` made back, into an empty store."),
     "doctor": ("doctor", "Check the installation and the store, and say what to do."),
     "policies": ("training", "List policies and checkpoints with where they come from."),
     "completion": (

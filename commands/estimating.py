@@ -3,12 +3,17 @@
 import re
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from commands.output import PATH, Output, command, with_output, writing_command
 from ingest.core.errors import UsageError
 from ingest.core.terminal import clipped
+
+if TYPE_CHECKING:  # a command loads only what it needs
+    from twin.goodput.application_profile import ProfileAnswer
+    from twin.goodput.batch_choice import BatchAnswer
 
 SIZE = re.compile("[1-9][0-9]{0,4}")
 """A micro-batch that may fit into a GPU."""
@@ -41,7 +46,12 @@ def profile(out: Output, directory: Path, micro_batches: str, repetitions: int) 
 
 
 @command
-@click.argument("cases", type=PATH)
+@click.argument("cases", type=PATH, required=False)
+@click.option("--from-megatron", "words", metavar="WORDS", help="In place of CASES: Megatron-LM's arguments.")
+@click.option(
+    "--from-deepspeed", "config", type=PATH, metavar="FILE", help="Or a configuration of DeepSpeed."
+)
+@click.option("--also", multiple=True, metavar="COLUMN=VALUE", help="With these: further cells; repeatable.")
 @click.option(
     "--solve", "column", metavar="COLUMN", help="Find the value of this column that reaches --target."
 )
@@ -55,8 +65,9 @@ def profile(out: Output, directory: Path, micro_batches: str, repetitions: int) 
 )
 @with_output
 def estimate(
-    out: Output, cases: Path, column: str | None, target: str | None, profiles: str | None,
-    power_cap_w: str | None, number: int | None,
+    out: Output, cases: Path | None, words: str | None, config: Path | None, also: tuple[str, ...],
+    column: str | None, target: str | None, profiles: str | None, power_cap_w: str | None,
+    number: int | None,
 ) -> None:  # fmt: skip
     """Answer a table of cases, CSV or YAML, without a replay.
 
@@ -68,15 +79,27 @@ def estimate(
       twin estimate cases.csv --solve wan_bps --target utilisation=0.8
       twin estimate cases.csv --profiles my-profiles
       twin estimate cases.csv --power-cap-w 300
+      twin estimate --from-megatron "$(cat arguments.txt)" --also gpu_model=H100 --also dp=8
     """
     from commands.show import estimate as show
-    from twin.cases import table_answers, table_reader
+    from twin.cases import launch_words, table_answers, table_reader
     from twin.cases.inverse import Target
 
-    if (column is None) != (target is None):
-        raise UsageError("--solve COLUMN and --target FIGURE=VALUE belong together")
+    if [cases, words, config].count(None) != 2:
+        raise UsageError("say one of CASES, --from-megatron WORDS and --from-deepspeed FILE")
     constants = table_answers.constants_of(out.store, profiles)
     given = table_reader.option("--power-cap-w", "power_cap_w", power_cap_w)
+    if cases is None:
+        if column is not None or target is not None or number is not None:
+            raise UsageError("--solve and --explain go with a table of cases")
+        table = launch_words.table(words, config, also)
+        answers = table_answers.of_table(table, constants, given)
+        out.show(answers.to_json(), lambda console: show.answers(console, answers))
+        sys.exit(0 if answers.ok else 1)
+    if also:
+        raise UsageError("--also goes with --from-megatron and --from-deepspeed; a table has columns")
+    if (column is None) != (target is None):
+        raise UsageError("--solve COLUMN and --target FIGURE=VALUE belong together")
     if number is not None:
         case, explained = table_answers.explain_row(cases, number, constants, given)
         body = table_answers.explained_json(case, explained)
@@ -93,7 +116,7 @@ def estimate(
     sys.exit(0 if found.ok else 1)
 
 
-@command
+@writing_command
 @click.option("--model", metavar="NAME", help="Model, as `twin plan --model` knows it.")
 @click.option("--gpus", metavar='"N x GPU"', help='GPUs of one model, as "8 x A100-80".')
 @click.option(
@@ -114,11 +137,18 @@ def estimate(
     "--progress", "done", type=click.FloatRange(0, 1), metavar="SHARE",
     help="With --profiles: share of the training that is done [a half].",
 )  # fmt: skip
+@click.option(
+    "--out",
+    "drawing",
+    type=PATH,
+    metavar="FILE",
+    help="Draw memory and goodput over the batch; .svg or .png.",
+)
 @with_output
 def batch(
     out: Output, model: str | None, gpus: str | None, batches: str | None, noise_scale: float | None,
     initial_batch: int | None, tp: int, pp: int, profiles: Path | None, application: str | None,
-    profile_gpu: str, placement: str, done: float | None,
+    profile_gpu: str, placement: str, done: float | None, drawing: Path | None,
 ) -> None:  # fmt: skip
     """Choose the batch of a model on GPUs: micro-batch, accumulation, learning rate.
 
@@ -129,7 +159,7 @@ def batch(
     \b
     Examples:
       twin batch --model llama2-7b --gpus "8 x A100-80" --batch 256
-      twin batch --model gpt2-1.5b --gpus "8 x V100-32" --batch 32..1024 --noise-scale 300
+      twin batch --model gpt2-1.5b --gpus "8 x V100-32" --batch 32..1024 --noise-scale 300 --out batch.svg
       twin batch --profiles profiles --application imagenet --placement 44
     """
     from commands.show import estimate as show
@@ -141,6 +171,7 @@ def batch(
             raise UsageError("--profiles DIR goes with --application NAME, and without --model")
         measured = application_profile.read(profiles, application, profile_gpu, placement)
         curve = measured.answer(initial_batch, done)
+        draw(out, curve, drawing)
         out.show(curve.to_json(), lambda console: show.profiled_batch(console, curve))
         return
     from twin.goodput import batch_choice
@@ -153,7 +184,20 @@ def batch(
     )
     with out.console.working("price every way to run the batch"):
         found = batch_choice.answer(question)
+    draw(out, found, drawing)
     out.show(found.to_json(), lambda console: show.batch(console, found))
+
+
+def draw(out: Output, found: "BatchAnswer | ProfileAnswer", path: Path | None) -> None:
+    """Draws an answer of `twin batch` into a file, if one is named."""
+    if path is None:
+        return
+    from ingest.core import durable
+    from replay.planning.batch_picture import picture
+
+    with out.console.working("picture"):
+        drawn = picture(found, path)
+    durable.replace(path, drawn)
 
 
 @writing_command

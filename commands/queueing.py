@@ -1,7 +1,7 @@
 """The command that compares schedulers on the queue of a log."""
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -10,6 +10,9 @@ from commands.frame.power_options import PowerWords, power_options
 from commands.options import given
 from commands.output import PATH, Output, with_output, writing_command
 from ingest.core.errors import UsageError
+
+if TYPE_CHECKING:
+    from policy.queue.checkpoint import LearnedOrder
 
 
 @writing_command
@@ -34,6 +37,9 @@ from ingest.core.errors import UsageError
     help="On --nodes, where jobs lie, as best-fit, fgd or spread; repeatable [best-fit].",
 )  # fmt: skip
 @click.option(
+    "--checkpoint", type=PATH, metavar="FILE", help="Weights of -p learned, from `twin train --queue`."
+)
+@click.option(
     "--prediction",
     type=click.Choice(["estimate", "actual", "twice-estimate"]),
     default="estimate",
@@ -47,7 +53,7 @@ from ingest.core.errors import UsageError
 )
 @click.option(
     "--profiles", type=PATH, metavar="DIR",
-    help="Run times of a list of Gavel, Sia or Pollux: the folder of their measured profiles.",
+    help="Measured profiles: run times of a list of Gavel, Sia or Pollux; with --changes speeds over GPUs.",
 )  # fmt: skip
 @click.option("--profile-gpu", metavar="NAME", help="GPU of --profiles, as they name it [v100; dgx-ext].")
 @click.option(
@@ -67,9 +73,9 @@ from ingest.core.errors import UsageError
 @with_output
 def queue(
     out: Output, /, source: Path | None, dataset: str | None, policies: tuple[str, ...],
-    processors: int | None, nodes: str | None, placements: tuple[str, ...], prediction: str, rules: str,
-    profiles: Path | None, profile_gpu: str | None, solve: str | None, target: str | None,
-    changes: str | None, most_preemptions: int | None, keep: bool,
+    processors: int | None, nodes: str | None, placements: tuple[str, ...], checkpoint: Path | None,
+    prediction: str, rules: str, profiles: Path | None, profile_gpu: str | None, solve: str | None,
+    target: str | None, changes: str | None, most_preemptions: int | None, keep: bool,
     **power: Any,
 ) -> None:  # fmt: skip
     """Compare schedulers on the jobs of LOG, any job log that the readers know.
@@ -84,6 +90,7 @@ def queue(
       twin queue examples/queue.swf -p easy --keep
       twin queue examples/queue.swf -p easy -p srtf -p tiresias --changes steady
       twin queue examples/queue.swf -p easy --processors 96 --power-cap 28kW --carbon 400
+      twin queue examples/queue.swf -p saf+easy -p learned --checkpoint order.json
       twin queue examples/queue.swf --nodes "6 x 8 A100-80, 4 x 8 V100" --placement packing
       twin queue examples/queue.swf -p easy --solve gpus --target p95_wait=1h
     """
@@ -120,8 +127,14 @@ def queue(
     if (solve is None) != (target is None):
         raise UsageError("--solve gpus and --target FIGURE=VALUE go together: say both")
     words = PowerWords(**power)
-    if words.asked and (nodes is not None or solve is not None or measured is not None):
-        raise UsageError("options of power go with one pool: without --nodes, --solve and --profiles")
+    learned = _learned(checkpoint, policies, words.asked or nodes is not None or solve is not None or keep)
+    if words.asked and (solve is not None or measured is not None):
+        raise UsageError("options of power go without --solve and --profiles")
+    if words.of_one_gpu and nodes is not None:
+        raise UsageError(
+            "--nodes say themselves which GPUs there are: leave --gpu, --idle-power, --busy-power and "
+            "--supplies out"
+        )
     if target is not None:
         from replay.queueing import capacity
 
@@ -141,6 +154,18 @@ def queue(
 
         if processors is not None:
             raise UsageError("--nodes goes without --processors: take one of them")
+        if words.asked:
+            from replay.queue.powered import compare_on_nodes_with_power
+
+            if keep:
+                raise UsageError("--keep of power is that of one pool: leave --nodes out, or its options")
+            with out.console.progress() as progress:
+                drawn = compare_on_nodes_with_power(
+                    jobs, nodes, words.choices(out.store), policies, placements, prediction=predicted,
+                    rules=held, owner=words.ledger, progress=progress,
+                )  # fmt: skip
+            out.show(drawn.to_json(), lambda console: show.with_power(console, drawn))
+            return
         with out.console.progress() as progress:
             placed = compare_on_nodes(
                 jobs, nodes, policies, placements, prediction=predicted, rules=held,
@@ -151,12 +176,11 @@ def queue(
     if words.asked:
         from replay.queue.powered import compare_with_power
 
-        if keep:
-            raise UsageError("--keep goes without options of power: take one of them")
         with out.console.progress() as progress:
             powered = compare_with_power(
                 jobs, words.choices(out.store), policies, processors=processors, prediction=predicted,
-                rules=held, owner=words.ledger, supplies=words.supplies, progress=progress,
+                rules=held, owner=words.ledger, supplies=words.supplies,
+                keep=out.store if keep else None, progress=progress,
             )  # fmt: skip
         out.show(powered.to_json(), lambda console: show.with_power(console, powered))
         return
@@ -165,7 +189,8 @@ def queue(
     with out.console.progress() as progress:
         found = compare(
             jobs, policies, processors=processors, prediction=predicted, rules=held,
-            keep=out.store if keep else None, profiles=measured, progress=progress,
+            keep=out.store if keep else None, profiles=measured, learned=learned,
+            progress=progress,
         )  # fmt: skip
     out.show(found.to_json(), lambda console: show.comparison(console, found))
 
@@ -219,9 +244,29 @@ def _compare_changing(
     out.show(found.to_json(), lambda console: show.changing(console, found))
 
 
+def _learned(checkpoint: Path | None, policies: tuple[str, ...], elsewhere: bool) -> "LearnedOrder | None":
+    """Returns the order of a checkpoint; None without one.
+
+    Raises:
+        UsageError: nobody asked for it, or it is not played there.
+    """
+    if checkpoint is None:
+        return None
+    from policy.queue import checkpoint as stored
+    from policy.queue.registry import LEARNED
+
+    if LEARNED not in policies:
+        raise UsageError(f"--checkpoint belongs to -p {LEARNED}: add it")
+    if elsewhere:
+        raise UsageError(
+            f"-p {LEARNED} goes with one pool: without --nodes, --solve, --keep and options of power"
+        )
+    return stored.load(checkpoint)
+
+
 MEANINGLESS = {
     "engine", "weights", "links", "checkpoint", "deadline", "live", "metrics_port", "perturb", "pareto",
-    "jobs", "bound", "prove", "plots",
+    "jobs", "ray", "bound", "prove", "plots",
 }  # fmt: skip
 """Options of `twin replay` and `twin bench` that have no meaning in a queue."""
 

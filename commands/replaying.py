@@ -30,6 +30,7 @@ from commands.options import (
 )
 from commands.output import FOLDER, PATH, Output, command, goes_on, with_output, writing_command
 from commands.queueing import bench_queues, replay_queue, what_if_of_queue
+from ingest.core import extras
 from ingest.core.errors import UsageError
 
 if TYPE_CHECKING:
@@ -312,6 +313,13 @@ def offpolicy(out: Output, logged: tuple[str, ...], policy: str, checkpoint: str
     help="Also with a grid of weights in steps of 1/N [4]: fronts.",
 )
 @click.option("--jobs", "-j", type=click.IntRange(1), metavar="J", help="Processes [cores].")
+@click.option(
+    "--ray",
+    type=click.IntRange(0, 10_000),
+    default=0,
+    metavar="N",
+    help="Instead: N tasks at a time on a Ray cluster (extra `ray`).",
+)
 @checkpoint_option
 @click.option("--bound/--no-bound", default=True, help="Compute the clairvoyant bound [yes].")
 @click.option("--prove", is_flag=True, help="Hold the bound against all orders, cuts and shared sizes.")
@@ -320,13 +328,14 @@ def offpolicy(out: Output, logged: tuple[str, ...], policy: str, checkpoint: str
 def bench(
     out: Output, policies: tuple[str, ...], scenarios: tuple[str, ...], dataset: str | None, window: Any,
     engine: Any, seed: int | None, seeds: int, weights: str | None, links: tuple[str, ...],
-    perturb: str | None, load: str | None, pareto: int | None, jobs: int | None, checkpoint: str | None,
-    bound: bool, prove: bool, plots: Path | None,
+    perturb: str | None, load: str | None, pareto: int | None, jobs: int | None, ray: int,
+    checkpoint: str | None, bound: bool, prove: bool, plots: Path | None,
 ) -> None:  # fmt: skip
     """Compare policies in the same worlds, beside the bound.
 
     More than one world (several scenarios or seeds, --perturb, --load, --pareto) run in parallel, and
-    what is finished in the store is not run again.
+    what is finished in the store is not run again. --ray runs them, or the policies of one world, on the
+    cluster of RAY_ADDRESS, else on one of this machine: the same runs, also when a worker dies on the way.
 
     \b
     Examples:
@@ -334,6 +343,7 @@ def bench(
       twin bench -s tri-7b -s storm --seeds 5 --perturb 0.1,0.3
       twin bench -s queue --seeds 5 --load 0.8,1.2
       twin bench -s quad-70b --seeds 5 --pareto 8 --plots plots
+      twin bench -s quad-70b --seeds 5 --ray 64
       twin bench -s queue-kth -p easy -p saf+easy --load 0.8,1.2
     """
     from commands.show import bench_table
@@ -347,6 +357,10 @@ def bench(
 
     if bench_queues(out, scenarios, policies, seeds, load):
         return
+    if ray:
+        if given("jobs") and given("ray"):
+            raise UsageError("take one of --jobs and --ray")
+        extras.require("ray", "--ray")
     chosen = policies or comparison.DEFAULT_POLICIES
     if not any(registry.entry(name).learned for name in chosen):
         refuse_checkpoint(chosen[0], checkpoint)
@@ -358,7 +372,7 @@ def bench(
         raise UsageError("--prove is about the bound: leave --no-bound out")
     priced = ANY if prove else PRICED
     with out.console.progress() as progress:
-        if len(worlds) == 1 and seeds == 1 and not noises and not loads and not pareto:
+        if len(worlds) == 1 and seeds == 1 and not noises and not loads and not pareto and not ray:
             one = comparison.compare(
                 out.store, chosen, worlds[0], checkpoint=checkpoint, with_bound=bound, priced=priced,
                 progress=progress,
@@ -370,7 +384,7 @@ def bench(
                 result = benchmark.bench(
                     out.store, chosen, worlds, seeds=seeds, noises=noises, loads=loads,
                     pareto=fronts.grid(pareto or 0), checkpoint=checkpoint, with_bound=bound, priced=priced,
-                    jobs=jobs, progress=progress,
+                    jobs=jobs, ray=ray, progress=progress,
                 )  # fmt: skip
             verdicts = result_events.log(out.store, result)
             found, render = (

@@ -9,6 +9,7 @@ from commands import completion as known
 from commands import live as live_view
 from commands.options import (
     dataset_option,
+    given,
     live_option,
     port_option,
     scenario_option,
@@ -51,6 +52,29 @@ if TYPE_CHECKING:
 )
 @live_option
 @port_option
+@click.option(
+    "--queue",
+    "logs",
+    type=PATH,
+    multiple=True,
+    metavar="LOG",
+    help="Learn an order of the queue from this job log instead; repeatable.",
+)
+@click.option(
+    "--out", "file", type=PATH, metavar="FILE", help="With --queue: the file to write [order.json]."
+)
+@click.option(
+    "--method", type=click.Choice(["ppo", "evolution"]), default="ppo", help="With --queue: learner [ppo]."
+)
+@click.option(
+    "--minutes", type=click.FloatRange(0.01, 1440), default=5.0, help="With --queue: time to learn [5]."
+)
+@click.option(
+    "--processors",
+    type=click.IntRange(1, 10**9),
+    metavar="N",
+    help="With --queue: size of the machine [the log's header].",
+)
 @click.option("--tensorboard", type=PATH, help="Write the curve there (extra `tensorboard`).")
 @with_output
 def train(
@@ -70,6 +94,11 @@ def train(
     demonstrations: tuple[str, ...],
     live: bool,
     metrics_port: int | None,
+    logs: tuple[Path, ...],
+    file: Path | None,
+    method: Any,
+    minutes: float,
+    processors: int | None,
     tensorboard: Path | None,
 ) -> None:
     """Train Hi-PPO on the first part of a trace.
@@ -82,7 +111,15 @@ def train(
       twin train --scenario quad-70b
       twin train --scenario quad-70b --workers 2 --live
       twin train --scenario quad-70b --algorithm tuned --start scratch
+      twin train --queue examples/queue.swf --minutes 2 --out order.json
     """
+    if logs:
+        _train_order(
+            out, logs, file, method=method, minutes=minutes, seed=seed, processors=processors, resume=resume
+        )
+        return
+    if alone := [name for name in ("file", "method", "minutes", "processors") if given(name)]:
+        raise UsageError(f"--{alone[0].replace('file', 'out')} belongs to --queue LOG: add it")
     from commands.show import training as show
     from replay.run import scenario_overrides
     from replay.training import train as training_run
@@ -106,6 +143,32 @@ def train(
     out.show(done.to_json(), lambda console: show.trained(console, done.to_json()))
     if not done.finished:
         raise Interrupted("`twin train --resume` with the same options goes on")
+
+
+def _train_order(
+    out: Output, logs: tuple[Path, ...], file: Path | None, *, method: Any, minutes: float, seed: int | None,
+    processors: int | None, resume: bool,
+) -> None:  # fmt: skip
+    """Learns an order of the queue.
+
+    Raises:
+        UsageError: an option has no meaning for it. Interrupted: by Ctrl-C, after the file was written.
+    """
+    from commands.show import training as show
+    from replay.queueing.learning import train_order
+
+    here = {"logs", "file", "method", "minutes", "processors", "seed", "resume"}
+    for param in click.get_current_context().command.params:
+        if param.expose_value and param.name not in here and given(str(param.name)):
+            raise UsageError(f"{param.opts[0]} has no meaning for --queue; leave it out")
+    with out.console.progress() as progress:
+        done = train_order(
+            logs, file or Path("order.json"), method=method, minutes=minutes, seed=seed or 0,
+            processors=processors, resume=resume, progress=progress,
+        )  # fmt: skip
+    out.show(done.to_json(), lambda console: show.trained_order(console, done.to_json()))
+    if not done.order.provenance["finished"]:
+        raise Interrupted("`twin train --queue` with the same options and --resume goes on")
 
 
 @writing_command

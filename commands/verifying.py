@@ -1,15 +1,15 @@
 """The command that checks every file of a store."""
 
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from commands.output import PATH, Output, command, with_output, writing_command
+from commands.output import Output, command, with_output, writing_command
 
 if TYPE_CHECKING:
     from commands.show.console import Console
+    from replay.api.store_check import StoreReport
 
 
 @command
@@ -30,46 +30,81 @@ def verify(out: Output) -> None:
     with out.console.progress() as progress:
         report = store_check.check(out.store, progress)
 
-    def render(console: "Console") -> None:
-        for finding in report.findings:
-            console.line(str(finding))
-        for note in report.notes:
-            console.line(f"note: {note}")
-        console.line(f"{report.store}: {'clean' if report.ok else f'{len(report.findings)} damaged'}")
-
-    out.show(report.to_json(), render)
+    out.show(report.to_json(), lambda console: _found(console, report))
     sys.exit(0 if report.ok else 3)
 
 
+def _found(console: "Console", report: "StoreReport") -> None:
+    """Prints what a check found."""
+    for finding in report.findings:
+        console.line(str(finding))
+    for note in report.notes:
+        console.line(f"note: {note}")
+    console.line(f"{report.store}: {'clean' if report.ok else f'{len(report.findings)} damaged'}")
+
+
 @writing_command
-@click.argument("folder", type=PATH, metavar="DIR")
+@click.argument("place", metavar="DIR|s3://BUCKET/PREFIX")
 @with_output
-def backup(out: Output, folder: Path) -> None:
-    """Copy the store to DIR while it is used, and check the copy.
+def backup(out: Output, place: str) -> None:
+    """Copy the store to a folder or a bucket while it is used.
 
     Lake, logs, checkpoints, calibrations, labels, signatures; no caches and reports. Only what is new or
-    changed is copied. The copy is a store: `twin --store DIR` reads it, and copied back it takes the place
-    of a lost one. Runs that were removed from the store stay in the copy.
+    changed is copied. Runs that were removed from the store stay in the copy. A copy in a folder is a store,
+    and is checked as one; one in a bucket (extra `s3`, access by AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY,
+    AWS_ENDPOINT_URL) is checked when `twin restore` brings it back.
 
     \b
     Examples:
       twin backup /mnt/backup/twin
-      twin --store /mnt/backup/twin verify
+      twin backup s3://backups/twin
     """
     from replay.api import store_check
     from replay.inventory.backup import back_up
+    from replay.inventory.places import Folder, place_of
 
+    chosen = place_of(place)
     with out.console.progress() as progress:
-        made = back_up(out.store, folder, progress)
-        report = store_check.check(folder, progress)
+        made = back_up(out.store, chosen, progress)
+        report = store_check.check(chosen.root, progress) if isinstance(chosen, Folder) else None
 
     def render(console: "Console") -> None:
         written = f"{made.copied:,} files copied ({made.written_bytes / 1e6:,.1f} MB)"
-        kept = f"{made.unchanged:,} unchanged, {len(made.removed):,} removed"
-        console.line(f"{folder}: {made.runs:,} runs; {written}, {kept}")
-        for finding in report.findings:
-            console.line(str(finding))
-        console.line(f"the copy is {'clean' if report.ok else f'damaged: {len(report.findings)} findings'}")
+        kept = f"{made.unchanged:,} unchanged, {made.removed:,} removed"
+        console.line(f"{chosen.title}: {made.runs:,} runs; {written}, {kept}")
+        if report is not None:
+            _found(console, report)
 
-    out.show({**made.to_json(), "check": report.to_json()}, render)
+    out.show({**made.to_json(), "check": None if report is None else report.to_json()}, render)
+    sys.exit(0 if report is None or report.ok else 3)
+
+
+@writing_command
+@click.argument("place", metavar="DIR|s3://BUCKET/PREFIX")
+@with_output
+def restore(out: Output, place: str) -> None:
+    """Bring a copy that `twin backup` made back, into an empty store.
+
+    Every file is compared with its digest, then the store is checked as by `twin verify`.
+
+    \b
+    Examples:
+      twin --store restored restore /mnt/backup/twin
+      twin --store restored restore s3://backups/twin
+    """
+    from replay.api import store_check
+    from replay.inventory import backup as backups
+    from replay.inventory.places import place_of
+
+    chosen = place_of(place)
+    with out.console.progress() as progress:
+        count = backups.restore(chosen, out.store, progress)
+        report = store_check.check(out.store, progress)
+
+    def render(console: "Console") -> None:
+        console.line(f"{out.store}: {count:,} files of {chosen.title}")
+        _found(console, report)
+
+    body = {"schema": "twin.restore/1", "store": str(out.store), "copy": chosen.title, "files": count}
+    out.show({**body, "check": report.to_json()}, render)
     sys.exit(0 if report.ok else 3)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:  # the one place where a lower floor names a higher one
     from policy.core.registry import register as register_policy
     from replay.api.learning import environment, train
     from replay.api.logged_run import Run
-    from replay.api.planning import estimate, plan
+    from replay.api.planning import batch, estimate, plan
     from replay.api.query_result import QueryResult
     from replay.api.running import compare, replay
     from replay.api.store import Store
@@ -37,11 +37,13 @@ if TYPE_CHECKING:  # the one place where a lower floor names a higher one
     from twin.core.domain import Cluster, LinkState
     from twin.core.plan import Plan
     from twin.core.view import Forecast, View
+    from twin.goodput.batch_choice import BatchAnswer
     from twin.scenario.prepare import load as load_scenario
     from twin.settings.scenario_file import Scenario
 
 _WHERE = {
     "Answer": "twin.cases.answer",
+    "BatchAnswer": "twin.goodput.batch_choice",
     "Candidate": "policy.core.protocol",
     "Cluster": "twin.core.domain",
     "Comparison": "replay.bench.comparison",
@@ -67,6 +69,7 @@ _WHERE = {
     "TurningPoint": "replay.planning.turning_points",
     "TwinError": "ingest.core.errors",
     "View": "twin.core.view",
+    "batch": "replay.api.planning",
     "compare": "replay.api.running",
     "environment": "replay.api.learning",
     "estimate": "replay.api.planning",
@@ -82,6 +85,7 @@ _WHERE = {
 
 __all__ = [
     "Answer",
+    "BatchAnswer",
     "Candidate",
     "Cluster",
     "Comparison",
@@ -107,6 +111,7 @@ __all__ = [
     "TurningPoint",
     "TwinError",
     "View",
+    "batch",
     "compare",
     "environment",
     "estimate",

@@ -6,6 +6,7 @@ python -m benchmarks.queue.goodput ../shared --page docs/measured/goodput.md
 from collections.abc import Iterator
 from pathlib import Path
 
+from benchmarks.queue import oom
 from benchmarks.queue.goodput_tables import section
 from benchmarks.queue.page_command import write_or_print
 from benchmarks.queue.published import table
@@ -119,6 +120,9 @@ a step (OSDI 2021, 3.2) is fitted to all measured steps of an application on a G
 that it was not fitted to.
 
 {section(shared / "jobs/sia-pollux/profiles")}
+
+## Out of memory in a run of a thousand jobs
+{oom.section(shared)}
 """
 
 

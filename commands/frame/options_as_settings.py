@@ -8,7 +8,7 @@ SAID = frozenset({
     # what is asked, and of what
     "batch", "beside", "chain-head", "checkpoint", "decision", "explain", "from", "from-decision", "front",
     "lessons", "link", "links", "list", "load", "model", "name", "nodes", "pareto", "perturb",
-    "pick", "placement", "plan", "prove",
+    "pick", "placement", "plan", "prove", "queue",
     "run", "runs", "schema", "show-origin", "since", "site", "sites", "solve", "start", "tag", "target", "to",
     "until", "verify-signature", "vs", "where",
     # what is done

@@ -91,6 +91,12 @@ class PowerWords:
         """True if any option asks for power."""
         return any(getattr(self, name) is not None for name in ASKS)
 
+    @property
+    def of_one_gpu(self) -> bool:
+        """True if an option says what power a processor has."""
+        words = (self.gpu, self.idle_power, self.busy_power, self.supplies)
+        return any(one is not None for one in words)
+
     def choices(self, store: Path) -> "PowerChoices":
         """Returns what they mean.
 

@@ -22,6 +22,16 @@ def trained(console: Console, result: Json) -> None:
         console.line(f"run         {result['run']}")
 
 
+def trained_order(console: Console, result: Json) -> None:
+    """Prints what a training made of an order of the queue."""
+    state = "finished" if result["finished"] else "interrupted: go on with --resume"
+    own, imitated = (result["validation"][name] for name in ("geometric_mean", "imitated"))
+    console.line(f"training {state} after {result['steps']} steps, {result['minutes']:.1f} min")
+    console.line(f"begun at    {result['heuristic']}+easy ({result['agreement']:.1%} of its choices)")
+    console.line(f"validation  geometric mean slowdown {own:.3f}, imitated order {imitated:.3f}")
+    console.line(f"file        {result['file']}, sha256 {result['digest'][:12]}")
+
+
 def retrained(console: Console, result: Json) -> None:
     """Prints the verdict of a retraining."""
     state = "promoted" if result["promoted"] else "rejected"

@@ -6,7 +6,9 @@ from ingest.core import resources
 from ingest.core.errors import UsageError
 
 NAME = "twin"
-MODULE = {"ray": "ray", "tensorboard": "tensorboard", "sign": "cryptography", "serve": "fastapi"}
+MODULE = {
+    "ray": "ray", "tensorboard": "tensorboard", "sign": "cryptography", "serve": "fastapi", "s3": "obstore",
+}  # fmt: skip
 """A module of each extra that a command may need."""
 
 

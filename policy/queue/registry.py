@@ -40,6 +40,8 @@ ALIASES = {
     ),
 }
 """Order, backfill, meaning and source of names that say both."""
+LEARNED = "learned"
+"""An order that a network makes; its weights lie in a file (`checkpoint.py`)."""
 OVERTAKING = tuple(backfill for backfill in get_args(Backfill) if backfill != "none")
 
 
@@ -61,6 +63,11 @@ def recipe(name: str) -> QueueRecipe:
         order, backfill, summary, source = ALIASES[name]
         return QueueRecipe(name, ORDERS[order][0], cast(Backfill, backfill), summary, source)
     order, _, backfill = name.partition("+")
+    if name == LEARNED:
+        raise UsageError(
+            f"policy {LEARNED} is a network: add --checkpoint FILE, which `twin train --queue LOG` makes; "
+            "`twin queue LOG` on one pool plays it"
+        )
     if order not in ORDERS or (backfill or "none") not in get_args(Backfill):
         close = get_close_matches(name, list(names()), n=1)
         hint = f"did you mean {close[0]!r}? " if close else ""

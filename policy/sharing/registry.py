@@ -6,10 +6,15 @@ from difflib import get_close_matches
 
 from ingest.core.errors import UsageError
 from policy.queue import registry as queue_registry
+from policy.sharing.antman import AntMan
 from policy.sharing.deadlines import EarliestDeadline
+from policy.sharing.elasticflow import DeadlineAdmission, ElasticEdf
+from policy.sharing.gandiva import Gandiva
 from policy.sharing.least_attained import LeastAttained
+from policy.sharing.lucid import LucidPacking
+from policy.sharing.muri import Muri
 from policy.sharing.srtf import Srtf
-from policy.sharing.tiresias import Tiresias
+from policy.sharing.tiresias import Tiresias, TiresiasGittins
 from twin.sharing.view import SharingScheduler
 
 
@@ -35,6 +40,20 @@ RECIPES = {
                       "Gu et al., NSDI 2019"),
         SharingRecipe("tiresias", Tiresias, "least attained service in queues (2D-LAS)",
                       "Gu et al., NSDI 2019"),
+        SharingRecipe("tiresias-gittins", TiresiasGittins, "the same queues, by Gittins index in each",
+                      "Gu et al., NSDI 2019"),
+        SharingRecipe("muri-s", lambda: Muri(known=True),
+                      "stages of jobs interleaved, least remaining service", "Zhao et al., SIGCOMM 2022"),
+        SharingRecipe("muri-l", lambda: Muri(known=False), "stages of jobs interleaved, least service had",
+                      "Zhao et al., SIGCOMM 2022"),
+        SharingRecipe("antman", AntMan, "opportunistic jobs in what guaranteed ones leave",
+                      "Xiao et al., OSDI 2020"),
+        SharingRecipe("gandiva", Gandiva, "all jobs at once, in turns or packed", "Xiao et al., OSDI 2018"),
+        SharingRecipe("lucid", LucidPacking, "no preemption, mild pairs packed", "Hu et al., ASPLOS 2023"),
+        SharingRecipe("elasticflow", DeadlineAdmission, "admission by deadline, each job on its least share",
+                      "Gu et al., ASPLOS 2023", by_deadline=True),
+        SharingRecipe("edf-elastic", ElasticEdf, "earliest deadline first, each job on its fastest size",
+                      "Gu et al., ASPLOS 2023", by_deadline=True),
         SharingRecipe("las-preemptive", LeastAttained, "least attained service first",
                       "Nuyens and Wierman, 2008"),
         SharingRecipe("edf-preemptive", EarliestDeadline, "earliest deadline first",

@@ -12,12 +12,14 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from ingest.core.units import NS_PER_S
-from twin.queue.jobs import Int
+from twin.queue.jobs import Float, Int
 from twin.sharing import placing
 from twin.sharing.view import Allocation, SharingView
 
 LIMITS_GPU_S = (3_250, 7_200)
 """GPU-seconds after which a job leaves queue 0 and queue 1."""
+LEAST_ENDED = 10
+"""Jobs that have ended before a distribution is taken for known."""
 LIMITS_NS = np.array(LIMITS_GPU_S, np.int64) * NS_PER_S
 
 
@@ -36,11 +38,15 @@ class Tiresias:
         job = view.job
         self._append(job[len(job) - view.arrived :])
         self._demote(view)
-        order = np.lexsort((self.stamp[job], self.level[job]))
+        order = self._order(view)
         found = placing.count(view, order) if view.rules.counts else placing.fill(view, order)
         after = np.lexsort((self.stamp[job], found.gpus == 0, self.level[job]))
         self.stamp[job[after]] = self.stamp[job[order]]
         return replace(found, again_ns=self._next_demotion(view, found.gpus))
+
+    def _order(self, view: SharingView) -> Int:
+        """Returns the rows queue by queue, each first in first out."""
+        return np.lexsort((self.stamp[view.job], self.level[view.job]))
 
     def _append(self, jobs: Int) -> None:
         """Puts jobs at the tail of their queues, in this order."""
@@ -62,3 +68,35 @@ class Tiresias:
         times = view.now_ns + share_s * NS_PER_S - view.executed_ns[going]
         later = times[times > view.now_ns]
         return int(later.min()) if len(later) else None
+
+
+@dataclass
+class TiresiasGittins(Tiresias):
+    """The same queues, in each the job of the highest Gittins index first, ties by submission.
+
+    `services`: GPU time of the jobs that have ended, ascending, for the distribution that the paper takes as
+    known from history; before 10 have ended all indices are 0.
+    """
+
+    services: Float = field(default_factory=lambda: np.zeros(0))
+
+    def _order(self, view: SharingView) -> Int:
+        """Returns the rows queue by queue, each by the index."""
+        new = view.ended_served_ns / NS_PER_S
+        self.services = np.sort(np.concatenate((self.services, new)))
+        index = gittins(self.services, view.served_ns / NS_PER_S, LIMITS_GPU_S[0])
+        return np.lexsort((view.job, -index, self.level[view.job]))
+
+
+def gittins(services: Float, had: Float, quantum: float) -> Float:
+    """Returns the Gittins index of jobs that have had so much service (n,): the chance that a job of this
+    distribution (m,), ascending, ends within the next quantum, over the service that it then takes on
+    average. 0 where nothing is known."""
+    if len(services) < LEAST_ENDED:
+        return np.zeros(len(had))
+    sums = np.concatenate(([0.0], np.cumsum(services)))
+    first, last = (np.searchsorted(services, had + more, side="right") for more in (0.0, quantum))
+    longer = np.maximum(len(services) - first, 1)
+    taken = sums[last] - sums[first] - had * (last - first) + quantum * (len(services) - last)
+    found: Float = np.where(last > first, (last - first) / longer, 0.0) / np.maximum(taken / longer, 1e-9)
+    return found

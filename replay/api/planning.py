@@ -16,6 +16,8 @@ from twin.cases.resolve import resolve
 from twin.cases.table_answers import CaseAnswers
 from twin.cases.table_reader import cells_of
 from twin.core.domain import LinkState
+from twin.goodput.batch_choice import BatchAnswer, BatchQuestion, parse_batches, parse_gpus
+from twin.goodput.batch_choice import answer as best_batch
 from twin.scenario.prepare import Scenario, Window
 from twin.scenario.question import Question, question
 from twin.traces.time_range import TimeRange
@@ -50,6 +52,34 @@ def estimate(
     if isinstance(cases, Mapping):
         return answer(resolve(cells_of(cases)), constants)
     return [answer(resolve(cells_of(case)), constants) for case in cases]
+
+
+def batch(
+    model: str,
+    gpus: str,
+    batches: int | str | Sequence[int],
+    *,
+    noise_scale: float | None = None,
+    initial: int | None = None,
+    tp: int = 1,
+    pp: int = 1,
+) -> BatchAnswer:
+    """The batch of a model on GPUs, as `twin batch` answers: `chosen` (micro-batch, accumulation, recompute,
+    ZeRO stage, peak bytes, samples/s, goodput, learning-rate factor), the best way of each batch in `best`,
+    all in `choices`, and the fixed formula.
+
+    `gpus` such as "8 x A100-80". `batches`, samples: one, several, or words such as "32..1024"; several need
+    `noise_scale`, the gradient's, samples, at the batch `initial` (the first by default).
+
+    Raises:
+        UsageError: an unknown model or GPU, batches that do not divide, or nothing fits.
+    """
+    count, kind = parse_gpus(gpus)
+    if isinstance(batches, str):
+        sizes = parse_batches(batches)
+    else:
+        sizes = (batches,) if isinstance(batches, int) else tuple(sorted(set(batches)))
+    return best_batch(BatchQuestion(model, kind, count, sizes, tp, pp, noise_scale, initial))
 
 
 def plan(

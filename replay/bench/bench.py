@@ -9,13 +9,13 @@ from ingest.core.errors import UsageError
 from ingest.core.progress import SILENT, Progress
 from policy.bound.bound import PRICED, Bound
 from policy.core import registry
-from replay.bench import fronts
+from replay.bench import fronts, worker_pool
 from replay.bench.cells import Cell, RunOutcome, fixed_plan_values, outcome_of_run, run_cell, world_bound
 from replay.bench.comparison import Comparison
 from replay.bench.fronts import Front, Grid
 from replay.bench.load import next_jobs, scenario_at_load
 from replay.bench.result import Bench, ScenarioResult, WorldResult
-from replay.bench.worker_pool import WorkerPool, cores
+from replay.bench.worker_pool import WorkerPool
 from replay.bench.world import BenchWorld
 from replay.metrics.pareto import Values
 from replay.run.scenario_overrides import noisy
@@ -37,6 +37,7 @@ def bench(
     with_bound: bool = True,
     priced: int = PRICED,
     jobs: int | None = None,
+    ray: int = 0,
     progress: Progress = SILENT,
 ) -> Bench:
     """Runs every policy in every world, one world a scenario, with its seed and the next `seeds` - 1 seeds.
@@ -46,26 +47,29 @@ def bench(
     have none of their own; `loads` are factors on the arrival rate of jobs. Policies that follow weights also
     run with those of `pareto`, such as `fronts.grid()`. For bounds, plan spaces of up to `priced` plans are
     enumerated. A finished run of the store with the same header, and so of the same code, is not run again.
+    `jobs` processes [cores] do the work, or with `ray` so many tasks of a Ray cluster at a time: the runs are
+    the same.
 
     Raises:
-        UsageError: an unknown policy, no seed, something named twice, or a load for jobs that do not arrive.
+        UsageError: an unknown policy, no seed, something named twice, or a load for jobs that do not arrive;
+        `worker_pool.over` refuses Ray.
     """
     scenarios = [world.scenario for world in worlds]
     _check(policies, scenarios, seeds)
-    pool = WorkerPool(store, cores() if jobs is None else jobs, progress)
     variants = [one for world in worlds for one in _variants(world, seeds, noises, loads)]
     cells = [Cell(world, policy, checkpoint) for world in variants for policy in policies]
     grid = fronts.cells(variants, policies, checkpoint, pareto)
     count = len(cells) + len(grid)
     place = run_index.folder(store, "NEW").parent
     DISK.foretell((place, f"logs of {count:,} runs, unless they are there, and one with the verdicts"))
-    found = pool.each(run_cell, [*cells, *grid], "runs")
-    width = len(policies)
-    outcomes = [tuple(found[k * width : (k + 1) * width]) for k in range(len(variants))]
-    results = assemble_results(pool, policies, variants, outcomes, with_bound=with_bound, priced=priced)
-    if pareto:
-        weighted = list(zip(grid, found[len(cells) :], strict=True))
-        results = tuple(replace(one, front=_front(pool, one, weighted, pareto)) for one in results)
+    with worker_pool.over(store, jobs, ray, progress) as pool:
+        found = pool.each(run_cell, [*cells, *grid], "runs")
+        width = len(policies)
+        outcomes = [tuple(found[k * width : (k + 1) * width]) for k in range(len(variants))]
+        results = assemble_results(pool, policies, variants, outcomes, with_bound=with_bound, priced=priced)
+        if pareto:
+            weighted = list(zip(grid, found[len(cells) :], strict=True))
+            results = tuple(replace(one, front=_front(pool, one, weighted, pareto)) for one in results)
     return Bench(tuple(policies), seeds, worlds[0].window, results, _notes(scenarios, noises))
 
 

@@ -1,9 +1,10 @@
-"""Runs a function over items of a store, in several processes."""
+"""Runs a function over items of a store, in several processes of this machine or over Ray."""
 
 import os
 import signal
-from collections.abc import Callable, Sequence
-from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Executor, ProcessPoolExecutor, wait
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from multiprocessing import get_context
@@ -17,13 +18,26 @@ In = TypeVar("In")
 Out = TypeVar("Out")
 
 
+def processes(count: int) -> Executor | None:
+    """Returns `count` processes of this machine; None: for one item at a time this process will do."""
+    if count < 2:
+        return None
+    # Fresh processes: a fork would inherit the locks of thread pools that only this process runs.
+    return ProcessPoolExecutor(count, get_context("spawn"), initializer=_quiet)
+
+
 @dataclass(frozen=True, slots=True)
 class WorkerPool:
-    """Up to `jobs` processes on one store; with one, this process does the work."""
+    """Up to `jobs` items of one store at a time, each where `start` has it done.
+
+    `start` returns an executor for so many at a time, or None for this process: `processes`, or those of a
+    Ray cluster (`over`).
+    """
 
     store: Path
     jobs: int = 1
     progress: Progress = SILENT
+    start: Callable[[int], Executor | None] = processes
 
     def each(self, work: Callable[[Path, In], Out], items: Sequence[In], what: str) -> list[Out]:
         """Returns `work(store, item)` for every item, in order.
@@ -38,18 +52,19 @@ class WorkerPool:
         """Like `each`, but begins no item after so many seconds; its result is None."""
         self.progress.start(len(items), what, "tasks")
         until = monotonic() + seconds
-        if self.jobs > 1 and len(items) > 1:
-            return self._together(partial(work, self.store), items, until)
+        executor = self.start(min(self.jobs, len(items))) if items else None
+        if executor is not None:
+            return self._together(executor, partial(work, self.store), items, until)
         found: list[Out | None] = []
         for item in items:
             found.append(work(self.store, item) if monotonic() < until else None)
             self.progress.advance()
         return found
 
-    def _together(self, work: Callable[[In], Out], items: Sequence[In], until: float) -> list[Out | None]:
-        # Fresh processes: a fork would inherit the locks of thread pools that only this process runs.
-        fresh = get_context("spawn")
-        with ProcessPoolExecutor(min(self.jobs, len(items)), fresh, initializer=_quiet) as pool:
+    def _together(
+        self, executor: Executor, work: Callable[[In], Out], items: Sequence[In], until: float
+    ) -> list[Out | None]:
+        with executor as pool:
             futures = [pool.submit(work, item) for item in items]
             try:
                 open_ = set(futures)
@@ -65,6 +80,22 @@ class WorkerPool:
                 pool.shutdown(wait=False, cancel_futures=True)
                 raise
             return [None if future.cancelled() else future.result() for future in futures]
+
+
+@contextmanager
+def over(store: Path, jobs: int | None, ray: int, progress: Progress = SILENT) -> Iterator[WorkerPool]:
+    """Yields a pool of `jobs` processes [cores], or with `ray` of so many tasks of a Ray cluster at a time.
+
+    Raises:
+        UsageError: Ray is not installed, no cluster answers, or a node of it cannot do this work.
+    """
+    if not ray:
+        yield WorkerPool(store, cores() if jobs is None else jobs, progress)
+        return
+    from replay.bench import ray_tasks  # brings Ray
+
+    with ray_tasks.joined(store, ray) as start:
+        yield WorkerPool(store, ray, progress, start)
 
 
 def cores() -> int:

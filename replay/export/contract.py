@@ -1,11 +1,12 @@
 """The contract of targets: what a target takes of a plan, what it cannot express, and the files it writes."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from ingest.core.errors import UsageError
 from replay.export.planned_job import PlannedJob
+from twin.core.domain import LinkState
 from twin.core.plan import Plan
 
 
@@ -14,13 +15,14 @@ class Difference:
     """A part of a plan that a target cannot express: `part` and why, in words.
 
     `instead`: the nearest that it can, in words, and `nearest` the plan with it; None: there is none, and the
-    words say what to do.
+    words say what to do. `links`: those of the nearest, where they have to be others.
     """
 
     part: str
     why: str
     instead: str
     nearest: Plan | None
+    links: LinkState | None = None
 
 
 class ExportTarget(Protocol):
@@ -62,7 +64,7 @@ def fitted(target: ExportTarget, job: PlannedJob, *, nearest: bool) -> Fitted:
         found.append(difference)
         if difference.nearest is None:
             raise UsageError(_refusal(target, found, None, job))
-        now = now.following(difference.nearest)
+        now = replace(now, plan=difference.nearest, links=difference.links or now.links)
     if found and not nearest:
         raise UsageError(_refusal(target, found, now, job))
     return Fitted(now, tuple(found))

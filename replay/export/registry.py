@@ -8,11 +8,14 @@ if TYPE_CHECKING:  # the command line needs the names alone
     from replay.export.contract import ExportTarget
 
 TARGETS: Mapping[str, str] = {
-    "megatron": "replay.export.megatron:MegatronTarget",
-    "torchrun": "replay.export.torchrun:TorchrunTarget",
-    "deepspeed": "replay.export.deepspeed:DeepSpeedTarget",
-    "slurm": "replay.export.slurm:SlurmTarget",
-    "kubernetes": "replay.export.kubernetes:KubernetesTarget",
+    "megatron": "replay.export.targets.megatron:MegatronTarget",
+    "torchrun": "replay.export.targets.torchrun:TorchrunTarget",
+    "deepspeed": "replay.export.targets.deepspeed:DeepSpeedTarget",
+    "slurm": "replay.export.targets.slurm:SlurmTarget",
+    "kubernetes": "replay.export.targets.kubernetes:KubernetesTarget",
+    "torchft": "replay.export.targets.torchft:TorchftTarget",
+    "chakra": "replay.export.targets.chakra:ChakraTarget",
+    "astra-sim": "replay.export.targets.astra_sim:AstraSimTarget",
 }
 """Module and class of every target."""
 

@@ -25,9 +25,9 @@ def along(job: PlannedJob) -> tuple[ModelPart, ...]:
 
 def lines(job: PlannedJob) -> list[list[str]]:
     """Returns the operations of every stage."""
-    timing = job.estimator.pipeline(job.plan, job.links or _nominal(len(job.domains)))
+    timing = job.estimator.pipeline(job.plan, job.links or nominal(len(job.domains)))
     if timing is None:  # a link of that moment was dead
-        timing = job.estimator.pipeline(job.plan, _nominal(len(job.domains)))
+        timing = job.estimator.pipeline(job.plan, nominal(len(job.domains)))
     assert timing is not None, "no nominal link is dead"
     place = {(part.stage, part.chunk): n for n, part in enumerate(along(job))}
     backward = "I" if job.plan.schedule in schedules.SPLIT else "B"
@@ -43,6 +43,7 @@ def table(job: PlannedJob) -> str:
     return "".join(",".join(line) + "\n" for line in lines(job))
 
 
-def _nominal(size: int) -> LinkState:
+def nominal(size: int) -> LinkState:
+    """Returns the same link between all pairs of domains, for plans whose links are not known."""
     same = np.eye(size, dtype=np.bool_)
     return LinkState(np.where(same, np.inf, NOMINAL_BPS), np.where(same, 0.0, NOMINAL_S))

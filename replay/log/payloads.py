@@ -205,6 +205,34 @@ class JobChanged(Payload):
     spec: Object = Field(default={}, description="the job itself, when it is submitted")
 
 
+class OutOfMemory(Payload):
+    """A job needed more memory than its GPUs have, and starts again in a smaller way, if there is one."""
+
+    micro_batch: Count = Field(description="samples of a replica in one pass")
+    recompute: str = Field(description="activations that were recomputed: none, selective or full")
+    zero: Count = Field(description="ZeRO stage")
+    predicted_bytes: Count = Field(description="predicted peak of the fullest GPU")
+    needed_bytes: Count = Field(description="what it needed")
+    gpu_bytes: Count = Field(description="what it has")
+
+
+class PowerChanged(Payload):
+    """The power of a site changed, as a job started or ended; it holds to the next one, or to the end."""
+
+    meter_mw: Count = Field(description="milliwatts at the meter, conversion and cooling included")
+
+
+class AccountCharged(Payload):
+    """Amounts that an owner of jobs is charged over a run; integers that exceed 64 bits are text."""
+
+    owner: str = Field(description="user, or `idle site` for the time in which no job runs")
+    jobs: Count = Field(description="jobs of the owner")
+    gpu_ns: str = Field(description="processors x nanoseconds")
+    energy_pj: str = Field(description="picojoules at the meter")
+    carbon: str | None = Field(description="picojoules x micrograms/kWh; null without an intensity")
+    cost: str | None = Field(description="picojoules x microdollars/MWh; null without a price")
+
+
 class PolicyUpdated(Payload):
     """One update of a policy's weights."""
 

@@ -11,7 +11,8 @@ from ingest.parsing.reader import Reject
 from ingest.readers import job_logs
 from ingest.readers.clusters.profiled_runs import RunProfiles
 from ingest.readers.job_logs import LakeJobs
-from policy.queue.registry import recipe
+from policy.queue.checkpoint import LearnedOrder
+from policy.queue.registry import LEARNED, recipe
 from replay.queue import run_events
 from replay.queue.run_events import NO_ORIGIN, QueueOrigin
 from replay.queue.windowed import WINDOWS, Ranged, Windowed, ratio
@@ -121,17 +122,20 @@ class QueueComparison:
 def compare(
     source: Path | LakeJobs, policies: Sequence[str] = (), *, processors: int | None = None,
     prediction: Prediction = "estimate", rules: QueueRules = PREDICTSIM, keep: Path | None = None,
-    profiles: RunProfiles | None = None, progress: Progress = SILENT,
+    profiles: RunProfiles | None = None, learned: LearnedOrder | None = None, progress: Progress = SILENT,
 ) -> QueueComparison:  # fmt: skip
     """Returns what each scheduler makes of the jobs of a log; with `keep` each is a run of that store.
 
-    `profiles` give run times to a list that has none.
+    `profiles` give run times to a list that has none, `learned` is the scheduler of that name.
 
     Raises:
         InputError: the log cannot be read or has no job. NotFoundError: the lake has none.
         UsageError: an unknown scheduler, or one that cannot be played on this log.
     """
-    recipes = [recipe(name) for name in dict.fromkeys(policies or USUAL)]
+    recipes = [
+        learned.recipe if learned is not None and name == LEARNED else recipe(name)
+        for name in dict.fromkeys(policies or USUAL)
+    ]
     if processors is not None and processors < 1:
         raise UsageError(f"a machine of {processors} processors; it needs at least 1")
     log = select(job_logs.read(source, profiles), rules, processors)

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,7 @@ from replay.queue.run_events import AnySchedule, JobNames, QueueChoices
 from replay.store import run_index
 from replay.store.event_sinks import Compare, DivergenceError, Reached
 from replay.store.run_header import QUEUE, Header, from_payload
-from twin.queue.jobs import UNKNOWN, Int, QueueJobs
+from twin.queue.jobs import UNKNOWN, FailedStarts, Int, QueueJobs
 from twin.queue.on_nodes import NodeSchedule, simulate_on_nodes
 from twin.queue.rules import rule_set
 from twin.queue.simulation import QueueSchedule, simulate
@@ -45,6 +45,7 @@ class LoggedQueue:
     left_out: tuple[Reject, ...]
     nodes: NodeSchedule | None = None
     sites: SiteSchedule | None = None
+    failed: FailedStarts = field(default_factory=dict)
 
     @property
     def unit(self) -> str:
@@ -105,6 +106,7 @@ def _folded(run_id: str, header: Header, choices: QueueChoices, events: Iterable
     started: dict[str, tuple[int, bool]] = {}
     laid: dict[str, Json] = {}
     ended: dict[str, int] = {}
+    failed: dict[int, tuple[tuple[int, Json], ...]] = {}
     left_out = []
     for event in events:
         if event.type == "job_submitted":
@@ -116,6 +118,10 @@ def _folded(run_id: str, header: Header, choices: QueueChoices, events: Iterable
             laid[event.job] = event.payload["spec"]
         elif event.type == "job_finished":
             ended[event.job] = event.sim_ns
+        elif event.type == "job_out_of_memory":
+            number = place[event.job] + 1
+            after_ns = event.sim_ns - started[event.job][0]
+            failed[number] = (*failed.get(number, ()), (after_ns, event.payload))
         elif event.type == "job_failed":
             left_out.append(Reject(reason=event.payload["reason"], **event.payload["spec"]))
     start_ns = np.array([started[job][0] for job in place], np.int64)
@@ -129,7 +135,7 @@ def _folded(run_id: str, header: Header, choices: QueueChoices, events: Iterable
         return LoggedQueue(run_id, header, choices, over.as_pool, names, tuple(left_out), None, over)
     if NODES not in stored:
         done = QueueSchedule(jobs, choices.processors, start_ns, overtook)
-        return LoggedQueue(run_id, header, choices, done, names, tuple(left_out))
+        return LoggedQueue(run_id, header, choices, done, names, tuple(left_out), failed=failed)
     kinds = np.array([spec["class"] for spec in specs], np.int64)
     placed = _on_nodes(stored[NODES], kinds, jobs, start_ns, overtook, [one["places"] for one in where])
     return LoggedQueue(run_id, header, choices, placed.in_gpus, names, tuple(left_out), placed)
@@ -210,7 +216,10 @@ def repeated(
     compare = Compare(run.run_id, reader.events(), until=until, partial=not reader.finished)
     try:
         with suppress(Reached):
-            run_events.emit(compare, run.header, played(run, run.logged.jobs), run.names, run.left_out)
+            run_events.emit(
+                compare, run.header, played(run, run.logged.jobs), run.names, run.left_out,
+                run.failed,
+            )  # fmt: skip
     except DivergenceError as error:
         return compare, error
     return compare, None

@@ -2,28 +2,34 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import product
 from pathlib import Path
 from typing import Any, Literal
 
+from ingest.core.errors import UsageError
 from ingest.core.progress import SILENT, Progress
 from ingest.readers import job_logs
 from ingest.readers.clusters.swf_log import SwfLog
 from ingest.readers.job_logs import LakeJobs
+from policy.placement.registry import placement
 from policy.queue.registry import recipe
+from replay.queue import logged_power, on_nodes, run_events
 from replay.queue.comparison import USUAL, read_to_json
+from replay.queue.logged_power import NO_OWNER
+from replay.queue.run_events import NO_ORIGIN, QueueOrigin
 from twin.power.accounts import Account, accounts, charged
 from twin.power.conversion import SUPPLIES
 from twin.power.figures import PowerFigures, power_figures
+from twin.power.node_power import mean_power, node_site_power
 from twin.power.powered_queue import PowerChoices, PoweredSchedule, simulate_with_power
 from twin.power.site_power import MW_PER_W
 from twin.queue.jobs import UNKNOWN, Prediction
 from twin.queue.metrics import QueueFigures, figures
+from twin.queue.on_nodes import simulate_on_nodes
 from twin.queue.rules import PREDICTSIM, QueueRules
 from twin.queue.selection import LogJobs, select
 
 Owner = Literal["user", "group"]
-NO_OWNER = "unknown"
-"""Account of jobs without a user, or a group."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,10 +41,12 @@ class PoweredResult:
     queue: QueueFigures
     power: PowerFigures
     ledger: tuple[Account, ...] = ()
+    run: str | None = None
+    """Id of the run that was kept."""
 
     def to_json(self) -> dict[str, Any]:
         """Returns the figures by name."""
-        said = {"policy": self.policy, "limited": self.limited, **self.queue.to_json()}
+        said = {"policy": self.policy, "limited": self.limited, "run": self.run, **self.queue.to_json()}
         ledger = {"ledger": [one.to_json() for one in self.ledger]} if self.ledger else {}
         return {**said, "power": self.power.to_json(), **ledger}
 
@@ -87,10 +95,12 @@ class PoweredComparison:
 def compare_with_power(
     source: Path | LakeJobs, choices: PowerChoices, policies: Sequence[str] = (), *,
     processors: int | None = None, prediction: Prediction = "estimate", rules: QueueRules = PREDICTSIM,
-    owner: Owner | None = None, supplies: str | None = None, progress: Progress = SILENT,
+    owner: Owner | None = None, supplies: str | None = None, keep: Path | None = None,
+    progress: Progress = SILENT,
 ) -> PoweredComparison:  # fmt: skip
     """Returns what each scheduler makes of the jobs of a log, and what its site draws; with `owner` also an
-    account for each user or group. `supplies`: power supplies of `twin.power.conversion.SUPPLIES`.
+    account for each user or group. `supplies`: power supplies of `twin.power.conversion.SUPPLIES`. With
+    `keep` each schedule is a run of that store, with its power and an account of each user; not with limits.
 
     Raises:
         InputError: the log cannot be read or has no job. NotFoundError: the lake has none.
@@ -104,14 +114,66 @@ def compare_with_power(
     if supplies is not None:
         model = choices.model.with_supplies(log.processors, SUPPLIES[supplies])
         choices = replace(choices, model=model)
+    if keep is not None:
+        logged_power.to_json(choices)  # refuses limits before anything is played
+        if owner == "group":
+            raise UsageError("--keep: a run knows the user of a job, not its group; take --ledger user")
     ways = [choices.unlimited(), choices] if choices.limited else [choices]
     results = []
     progress.start(len(recipes) * len(ways), "queue with power", "schedules")
     for one in recipes:
         for way in ways:
             done = simulate_with_power(log.jobs, log.processors, one, way, prediction=prediction, rules=rules)
-            results.append(_result(one.name, done, way, owners))
+            kept = None
+            if keep is not None:
+                kept = run_events.record(
+                    keep, log, done.schedule, one.name, prediction=prediction, rules=rules,
+                    origin=QueueOrigin(source.name.partition("/")[0]) if isinstance(source, LakeJobs)
+                    else NO_ORIGIN, power=way,
+                )  # fmt: skip
+            results.append(replace(_result(one.name, done, way, owners), run=kept))
             progress.advance(1, one.name)
+    return PoweredComparison(log, prediction, rules, choices, owner, tuple(results))
+
+
+def compare_on_nodes_with_power(
+    source: Path | LakeJobs, nodes: str, choices: PowerChoices, policies: Sequence[str] = (),
+    placements: Sequence[str] = (), *, prediction: Prediction = "estimate", rules: QueueRules = PREDICTSIM,
+    owner: Owner | None = None, progress: Progress = SILENT,
+) -> PoweredComparison:  # fmt: skip
+    """Returns what each scheduler with each placement makes of the jobs on nodes, and what the site draws:
+    each GPU the power of its own model, with the conversion of `choices`; its own model is not heeded.
+
+    Raises:
+        InputError: a file cannot be read or has no job. UsageError: an unknown scheduler or placement, a GPU
+        whose power is not known, jobs that share GPUs, or limits, which are kept on a pool alone.
+    """
+    if choices.limited:
+        raise UsageError(
+            "a power cap, a ramp limit and delays are kept on one pool: leave them or --nodes out"
+        )
+    recipes = [recipe(name) for name in dict.fromkeys(policies or on_nodes.USUAL)]
+    places = [placement(name) for name in dict.fromkeys(placements or (on_nodes.USUAL_PLACEMENT,))]
+    asked = on_nodes.read_on_nodes(source, nodes, rules, places)
+    choices = replace(choices, model=mean_power(asked.cluster, choices.model.chain))
+    results, log = list[PoweredResult](), None
+    progress.start(len(recipes) * len(places), "queue on nodes with power", "schedules")
+    for one, place in product(recipes, places):
+        done = simulate_on_nodes(
+            asked.jobs, asked.demands, asked.cluster, one, place, prediction=prediction, rules=rules
+        )
+        schedule, power = done.in_gpus, node_site_power(done, choices.model.chain)
+        log = LogJobs(
+            asked.name, asked.cluster.total_gpus, schedule.jobs, asked.rejects, asked.notes, asked.ids,
+            asked.users,
+        )  # fmt: skip
+        owners = None
+        if owner is not None:
+            owners = _owners(job_logs.read(source), log, owner)
+        powered = PoweredSchedule(schedule, schedule.jobs.submit_ns, power)
+        results.append(_result(f"{one.name}, {place.name}", powered, choices, owners))
+        progress.advance(1, one.name)
+    assert log is not None, "there is a scheduler and a placement"
     return PoweredComparison(log, prediction, rules, choices, owner, tuple(results))
 
 

@@ -8,6 +8,8 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from hashlib import sha256
+from heapq import merge
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -17,13 +19,15 @@ from ingest.core.durable import DISK
 from ingest.core.names import is_name
 from ingest.parsing.reader import Reject
 from replay.log.run_log import RunWriter
-from replay.queue import logged_nodes, logged_sites
+from replay.queue import logged_nodes, logged_power, logged_sites
 from replay.queue.logged_nodes import NODES
+from replay.queue.logged_power import NO_OWNER, POWER
 from replay.queue.logged_sites import SITES
 from replay.store import run_index
 from replay.store.event_sinks import Sink
 from replay.store.run_header import QUEUE, Header, opening
-from twin.queue.jobs import UNKNOWN, Int, Prediction, QueueJobs
+from twin.power.powered_queue import PowerChoices
+from twin.queue.jobs import UNKNOWN, FailedStarts, Int, Prediction, QueueJobs
 from twin.queue.metrics import figures
 from twin.queue.node_metrics import node_figures
 from twin.queue.node_selection import NodeJobs
@@ -97,19 +101,24 @@ class JobNames:
 def record(
     store: Path, log: LogJobs | NodeJobs, done: AnySchedule, policy: str, *, prediction: Prediction,
     rules: QueueRules, placement: str | None = None, origin: QueueOrigin = NO_ORIGIN,
+    power: PowerChoices | None = None,
 ) -> str:  # fmt: skip
-    """Writes a schedule as a finished run and returns its id.
+    """Writes a schedule as a finished run and returns its id; with `power` also the site's, and accounts.
 
     Raises:
         StorageError: the disk refused.
     """
     choices = QueueChoices(log.name, policy, _size_of(done), prediction, rules.name, placement)
-    return written(store, header_of(choices, done, origin), done, JobNames(log.ids, log.users), log.rejects)
+    names = JobNames(log.ids, log.users)
+    failed = log.failed if isinstance(log, LogJobs) else {}
+    header = header_of(choices, done, origin, power)
+    return written(store, header, done, names, log.rejects, failed)
 
 
 def written(
-    store: Path, header: Header, done: AnySchedule, names: JobNames, left_out: tuple[Reject, ...]
-) -> str:
+    store: Path, header: Header, done: AnySchedule, names: JobNames, left_out: tuple[Reject, ...],
+    failed: FailedStarts,
+) -> str:  # fmt: skip
     """Writes the events of a finished run and returns its id.
 
     Raises:
@@ -122,7 +131,7 @@ def written(
     )
     DISK.foretell((run_index.folder(store, run_id), f"log of the schedule of {policy}, and of each other"))
     with RunWriter.create(run_index.folder(store, run_id)) as writer:
-        emit(writer, header, done, names, left_out)
+        emit(writer, header, done, names, left_out, failed)
     return run_id
 
 
@@ -138,7 +147,9 @@ def ends_of(done: AnySchedule) -> Int:
     return done.end_ns if isinstance(done, SiteSchedule) else done.start_ns + done.jobs.run_ns
 
 
-def header_of(choices: QueueChoices, done: AnySchedule, origin: QueueOrigin) -> Header:
+def header_of(
+    choices: QueueChoices, done: AnySchedule, origin: QueueOrigin, power: PowerChoices | None = None
+) -> Header:
     """Returns the header of a run; its scenario is what was chosen, and the nodes where there are any."""
     name = re.sub(r"[^A-Za-z0-9._-]+", "-", Path(choices.log).name.split(".")[0])[:40]
     if origin.scenario is not None:
@@ -148,6 +159,8 @@ def header_of(choices: QueueChoices, done: AnySchedule, origin: QueueOrigin) -> 
         scenario["settings"] = origin.scenario
     if isinstance(done, NodeSchedule):
         scenario[NODES] = logged_nodes.to_json(done)
+    if power is not None:
+        scenario[POWER] = logged_power.to_json(power)
     if isinstance(done, SiteSchedule):
         scenario[SITES] = logged_sites.to_json(done)
     world = {
@@ -170,14 +183,16 @@ def digest_of(jobs: QueueJobs) -> str:
 
 
 def emit(
-    sink: Sink, header: Header, done: AnySchedule, names: JobNames, left_out: tuple[Reject, ...]
-) -> None:
+    sink: Sink, header: Header, done: AnySchedule, names: JobNames, left_out: tuple[Reject, ...],
+    failed: FailedStarts,
+) -> None:  # fmt: skip
     """Gives all events of a run to a sink."""
     sink.append(0, "run_started", header.payload(), wall=opening())
     for one in left_out:
         row = {"row": one.row, "column": one.column, "raw": one.raw}
         sink.append(0, "job_failed", {"reason": one.reason, "gpus": [0], "spec": row}, job=one.raw)
-    for time_ns, kind, payload, job in _changes(done, names):
+    parts = (_failures(done, names, failed), _changes(done, names), _power(done, header, names))
+    for time_ns, kind, payload, job in merge(*parts, key=itemgetter(0)):
         sink.append(time_ns, kind, payload, job=job)
     sink.finish(totals(done), sim_ns=int(ends_of(done).max()))
 
@@ -224,6 +239,28 @@ def _changes(done: AnySchedule, names: JobNames) -> Iterator[tuple[int, str, Jso
         else:
             why = CUT if cut[job] else DONE
             yield time_ns, "job_finished", {"reason": why, "gpus": [0], "spec": {}}, called[job]
+
+
+def _power(done: AnySchedule, header: Header, names: JobNames) -> Iterator[logged_power.Timed]:
+    """Returns the events of power, if the header of the run holds a model of it."""
+    stored = header.world["scenario"].get(POWER)
+    if stored is None:
+        return iter(())
+    assert isinstance(done, QueueSchedule), "power is kept of a pool"
+    owners = [names.user(number) or NO_OWNER for number in done.jobs.user.tolist()]
+    return logged_power.events(done, logged_power.from_json(stored), owners)
+
+
+def _failures(done: AnySchedule, names: JobNames, failed: FailedStarts) -> list[tuple[int, str, Json, str]]:
+    """Returns failed starts (time, type, payload, job) in order, without those after the end of a cut job."""
+    held = zip(done.jobs.number.tolist(), done.start_ns.tolist(), ends_of(done).tolist(), strict=True)
+    found = [
+        (start_ns + after_ns, "job_out_of_memory", payload, names.job(number))
+        for number, start_ns, end_ns in held
+        for after_ns, payload in failed.get(number, ())
+        if start_ns + after_ns <= end_ns
+    ]
+    return sorted(found, key=itemgetter(0))
 
 
 def _gpus_held(done: AnySchedule) -> list[list[int]]:

@@ -66,7 +66,7 @@ def what_if(store: Path, run_id: str, policy: str) -> QueueWhatIf:
         raise UsageError(f"{run_id} has the scheduler {policy} itself; name another one")
     other = played(run, run.logged.jobs, policy)
     header = _header(run, policy)
-    name = run_events.written(store, header, other, run.names, run.left_out)
+    name = run_events.written(store, header, other, run.names, run.left_out, run.failed)
     differ = np.flatnonzero(other.start_ns != run.schedule.start_ns)
     first = (
         int(differ[np.argmin(np.minimum(other.start_ns, run.schedule.start_ns)[differ])])

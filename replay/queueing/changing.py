@@ -1,6 +1,6 @@
 """Schedulers that preempt, share and resize, compared on the jobs of one log: `twin queue --changes`."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -11,23 +11,28 @@ from ingest.core.errors import UsageError
 from ingest.core.progress import SILENT, Progress
 from ingest.readers import job_logs
 from ingest.readers.clusters.profiled_runs import RunProfiles
+from ingest.readers.clusters.scaling_tables import MeasuredScaling, is_scaling, scaling_tables
 from ingest.readers.clusters.training_lists import TrainingDemand, training_demands
 from ingest.readers.job_logs import LakeJobs
 from policy.queue import registry as queue_registry
 from policy.sharing import registry
 from replay.queue.comparison import read_to_json
 from replay.queue.on_nodes import cluster_named
-from twin.queue.jobs import Int, Prediction, QueueJobs
+from twin.queue.jobs import Float, Int, Prediction, QueueJobs
 from twin.queue.rules import INSTANT, PREDICTSIM
 from twin.queue.selection import LogJobs, select
 from twin.queue.simulation import simulate
 from twin.sharing import engine
 from twin.sharing.changes import MURI_PAUSES_S, PPM, UNKNOWN_PAUSE_S, ChangeRules, pauses_ns
+from twin.sharing.curves import SpeedCurve, SpeedCurves
 from twin.sharing.engine import SharingWorld
 from twin.sharing.figures import SharingFigures, left_alone, sharing_figures
-from twin.sharing.speeds import Rigid
+from twin.sharing.speeds import MeasuredSpeeds
 
 NS_PER_MS = 1_000_000
+ALONE_LONGER = 1.015
+"""Iteration of a job alone over the listed one, as Muri measured it."""
+NO_SCALING: Mapping[tuple[str, int], MeasuredScaling] = {}
 USUAL = ("srtf", "srsf", "tiresias")
 """Schedulers that are compared if none are named."""
 
@@ -72,6 +77,9 @@ def compare_changing(
     """Returns what each scheduler makes of the jobs of a log; one that leaves running jobs alone (easy) is
     played beside them on a pool.
 
+    `profiles` of a folder of throughput tables (ElasticFlow) let jobs run on other sizes; others give run
+    times to a list that has none.
+
     Raises:
         InputError: the log cannot be read or has no job. NotFoundError: the lake has none.
         UsageError: an unknown scheduler, or one that cannot be played on this log.
@@ -79,9 +87,12 @@ def compare_changing(
     names = tuple(dict.fromkeys(policies or USUAL))
     registry.check_known(names)
     count, size, notes = _nodes(nodes)
+    scaling = dict[tuple[str, int], MeasuredScaling]()
+    if profiles is not None and is_scaling(profiles.folder):
+        scaling, profiles = dict(scaling_tables(profiles.folder)), None
     log = select(job_logs.read(source, profiles), PREDICTSIM, processors if size is None else count * size)
     demands = training_demands(source) if isinstance(source, Path) else {}
-    world, more = world_of(log, demands, rules, count, size or log.processors, prediction)
+    world, more = world_of(log, demands, rules, count, size or log.processors, prediction, scaling)
     extra = () if profiles is None else (profiles.note,)
     log = replace(log, notes=(*log.notes, *notes, *more, *extra))
     for name in names:
@@ -96,8 +107,8 @@ def compare_changing(
 
 
 def world_of(
-    log: LogJobs, demands: dict[str, TrainingDemand] | Any, rules: ChangeRules, nodes: int, node_gpus: int,
-    prediction: Prediction,
+    log: LogJobs, demands: Mapping[str, TrainingDemand], rules: ChangeRules, nodes: int, node_gpus: int,
+    prediction: Prediction, scaling: Mapping[tuple[str, int], MeasuredScaling] = NO_SCALING,
 ) -> tuple[SharingWorld, tuple[str, ...]]:  # fmt: skip
     """Returns the jobs of a log on equal nodes under these rules, and what is to be known of them."""
     jobs = log.jobs.cut_at_estimate()
@@ -112,10 +123,44 @@ def world_of(
     unknown = sum(model not in MURI_PAUSES_S for model in models)
     if unknown and (rules.costs or rules.charges_events):
         notes.append(f"{unknown:,} jobs have no measured restart; each is taken to pause {UNKNOWN_PAUSE_S} s")
+    curves, said = _curves(known, jobs.processors, scaling, nodes * node_gpus)
+    speeds = MeasuredSpeeds(*_stages(known), curves)
     world = SharingWorld(
-        stretched, stretched.predicted_ns(prediction), pause, nodes, node_gpus, rules, Rigid()
+        stretched, stretched.predicted_ns(prediction), pause, nodes, node_gpus, rules, speeds
     )
-    return world, tuple(notes)
+    return world, (*notes, *said)
+
+
+def _curves(
+    known: Sequence[TrainingDemand | None], asked: Int,
+    scaling: Mapping[tuple[str, int], MeasuredScaling], most: int,
+) -> tuple[SpeedCurves, tuple[str, ...]]:  # fmt: skip
+    """Returns the measured speeds of jobs over sizes, and what is to be known of them."""
+    if not scaling:
+        return SpeedCurves.rigid(asked), ()
+    made = {
+        key: SpeedCurve(f"{one.model}, batch {one.batch}", np.array(one.gpus), np.array(one.rate))
+        for key, one in scaling.items()
+        if one.gpus
+    }
+    found = [None if one is None else made.get((one.model, one.batch)) for one in known]
+    curves = SpeedCurves.of(asked, found, most)
+    missing, outside = sum(one is None for one in found), int((curves.row < 0).sum())
+    notes = ["speeds between two measured sizes are interpolated; no job runs outside of its measured sizes"]
+    if missing:
+        notes.append(f"{missing:,} jobs have no measured curve: they run on what they ask for")
+    if outside > missing:
+        notes.append(
+            f"{outside - missing:,} jobs ask for a size outside of their curve: they run on it alone"
+        )
+    return curves, tuple(notes)
+
+
+def _stages(known: Sequence[TrainingDemand | None]) -> tuple[Float, Float]:
+    """Returns the time of an iteration (n,) and of its stages (n, 3), 0 where they are not known."""
+    found = [None if one is None or not one.stages_ms else one for one in known]
+    iteration = np.array([0.0 if one is None else one.iteration_ms * ALONE_LONGER for one in found])
+    return iteration, np.array([(0.0,) * 3 if one is None else one.stages_ms for one in found])
 
 
 def _by_iterations(jobs: QueueJobs, known: Sequence[TrainingDemand | None]) -> QueueJobs:

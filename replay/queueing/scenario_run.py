@@ -15,7 +15,7 @@ from replay.queue import comparison, on_nodes
 from replay.queue.comparison import QueueComparison
 from replay.queue.on_nodes import NodeComparison
 from replay.queue.run_events import QueueOrigin
-from replay.queueing import on_sites
+from replay.queueing import on_sites, trained_models
 from replay.queueing.on_sites import SiteComparison
 from twin.queue.jobs import QueueJobs
 from twin.queue.rules import INSTANT, rule_set
@@ -92,6 +92,9 @@ def replay(
         log = select(job_logs.read(source), rules, scenario.processors)
         made = workload(log.jobs, scenario)
         log = replace(log, jobs=made.jobs, notes=(*log.notes, *made.notes))
+        if scenario.trained is not None:
+            log = trained_models.with_memory(log, scenario.trained, scenario.seed, progress)
+            made = replace(made, notes=log.notes)
         found: QueueComparison | NodeComparison = comparison.of_jobs(
             log, recipes, prediction=scenario.prediction, rules=rules, keep=target,
             origin=origin(scenario, made), progress=progress,

@@ -2,6 +2,47 @@
 
 from replay.sql.view_definition import JOB, RUN, SEQ, SqlView, typed
 
+SITE_POWER = SqlView(
+    "site_power",
+    "a stretch of time in which the power of the site of a queue run is constant",
+    (
+        RUN,
+        ("start_s", "when it begins, seconds of the log"),
+        ("end_s", "when it ends"),
+        ("power_w", "watts at the meter"),
+        ("energy_pj", "picojoules, exact"),
+    ),
+    """
+    SELECT run, start_ns / 1e9, end_ns / 1e9, mw / 1e3, mw::HUGEINT * (end_ns - start_ns) FROM (
+      SELECT p.run AS run, sim_ns AS start_ns, (payload->>'$.meter_mw')::BIGINT AS mw,
+             coalesce(lead(sim_ns) OVER (PARTITION BY p.run ORDER BY seq), last_ns) AS end_ns
+      FROM parsed_events p
+      JOIN (SELECT run, max(sim_ns) AS last_ns FROM parsed_events GROUP BY run) USING (run)
+      WHERE type = 'power_changed')
+    """,
+)
+
+LEDGER = SqlView(
+    "ledger",
+    "an account of a queue run whose power was kept: a user, or the site while nobody runs",
+    (
+        RUN,
+        ("owner", "user; `unknown` for jobs without one; `idle site` for the time in which no job runs"),
+        ("jobs", "jobs of the owner"),
+        ("gpu_h", "hours of a processor"),
+        ("energy_kwh", "at the meter"),
+        ("carbon_g", "grams; NULL without --carbon"),
+        ("cost_usd", "dollars; NULL without --price"),
+        ("energy_pj", "picojoules, exact; they sum to those of `site_power`"),
+    ),
+    """
+    SELECT run, payload->>'$.owner', (payload->>'$.jobs')::BIGINT, (payload->>'$.gpu_ns')::HUGEINT / 3.6e12,
+    (payload->>'$.energy_pj')::HUGEINT / 3.6e18, (payload->>'$.carbon')::HUGEINT / 3.6e24,
+    (payload->>'$.cost')::HUGEINT / 3.6e27, (payload->>'$.energy_pj')::HUGEINT
+    FROM parsed_events WHERE type = 'account_charged'
+    """,
+)
+
 POWER = SqlView(
     "power",
     "a stretch of time with the mean power of the GPUs that a job holds, PUE included",

@@ -134,18 +134,20 @@ QUEUE_JOBS = SqlView(
         ("wait_s", "start minus submission"),
         ("run_s", "end minus start"),
         ("overtook", "true if it started before the head of the queue"),
+        ("out_of_memory", "starts that needed more memory than its GPUs have"),
     ),
     """
     SELECT run, job, "user", processors, estimate_ns / 1e9, submitted / 1e9, started / 1e9, finished / 1e9,
-    (started - submitted) / 1e9, (finished - started) / 1e9, overtook FROM (SELECT run, job,
+    (started - submitted) / 1e9, (finished - started) / 1e9, overtook, out_of_memory FROM (SELECT run, job,
     any_value(p.spec."user") AS "user", any_value(p.spec.processors) AS processors,
     any_value(p.spec.estimate_ns) AS estimate_ns,
     any_value(sim_ns) FILTER (type = 'job_submitted') AS submitted,
     any_value(sim_ns) FILTER (type = 'job_started') AS started,
     any_value(sim_ns) FILTER (type = 'job_finished') AS finished,
+    count(*) FILTER (type = 'job_out_of_memory') AS out_of_memory,
     bool_or(p.reason LIKE 'overtakes%') AS overtook FROM (SELECT run, job, type, sim_ns, from_json(payload,
     '{"reason":"VARCHAR","spec":{"user":"VARCHAR","processors":"BIGINT","estimate_ns":"BIGINT"}}') AS p
-    FROM parsed_events WHERE type IN ('job_submitted', 'job_started', 'job_finished')
+    FROM parsed_events WHERE type IN ('job_submitted', 'job_started', 'job_finished', 'job_out_of_memory')
     AND run IN (SELECT run FROM parsed_events WHERE seq = 0 AND payload->>'$.policy' = 'queue'))
     GROUP BY run, job)
     """,

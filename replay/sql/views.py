@@ -7,17 +7,44 @@ the rows of a finished run can be cached (`replay.sql.row_cache`).
 
 from replay.sql.bench_views import FRONTS, REGRETS, ROBUSTNESS, STEADINESS, VERDICTS
 from replay.sql.event_views import DECISIONS, EVENTS, ITERATIONS, LINKS, PLANS
-from replay.sql.power_views import POWER
+from replay.sql.power_views import LEDGER, POWER, SITE_POWER
 from replay.sql.run_views import BOUNDS, JOBS, QUEUE_JOBS, RUNS, TRAINING
 
 __all__ = ["BOUNDS", "EVENTS", "KEPT", "RUNS", "VIEWS", "describe"]
 
 BENCHES = (VERDICTS, REGRETS, ROBUSTNESS, STEADINESS, FRONTS)
 
-VIEWS = (EVENTS, RUNS, DECISIONS, PLANS, ITERATIONS, LINKS, POWER, JOBS, QUEUE_JOBS, TRAINING, *BENCHES)
+VIEWS = (
+    EVENTS,
+    RUNS,
+    DECISIONS,
+    PLANS,
+    ITERATIONS,
+    LINKS,
+    POWER,
+    SITE_POWER,
+    LEDGER,
+    JOBS,
+    QUEUE_JOBS,
+    TRAINING,
+    *BENCHES,
+)
 """In the order of creation: `runs` before the views that use it."""
 
-KEPT = (BOUNDS, DECISIONS, PLANS, ITERATIONS, LINKS, POWER, JOBS, QUEUE_JOBS, TRAINING, *BENCHES)
+KEPT = (
+    BOUNDS,
+    DECISIONS,
+    PLANS,
+    ITERATIONS,
+    LINKS,
+    POWER,
+    SITE_POWER,
+    LEDGER,
+    JOBS,
+    QUEUE_JOBS,
+    TRAINING,
+    *BENCHES,
+)
 """Views whose rows follow from the events of a finished run alone."""
 
 

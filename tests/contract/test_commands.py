@@ -83,6 +83,20 @@ def test_a_dropped_set_is_told_and_gone(store: Path, call: Call) -> None:
     assert again.json["rows"] == {"link_samples": rows}
 
 
+def test_a_store_goes_to_a_copy_and_comes_back(store: Path, tmp_path: Path, call: Call) -> None:
+    copy, new = str(tmp_path / "copy"), tmp_path / "new"
+    made = call(store, "backup", copy, "--json").json
+    assert made["schema"] == "twin.backup/1" and made["check"]["ok"]
+    assert call(new, "restore", copy, "--dry-run").out.startswith(b"would write") and not new.exists()
+    back = call(new, "restore", copy, "--json").json
+    assert (back["schema"], back["files"]) == ("twin.restore/1", made["copied"]) and back["check"]["ok"]
+    listed = [[run["run"] for run in call(one, "runs", "--json").json["runs"]] for one in (store, new)]
+    assert set(listed[0]) == set(listed[1])
+    assert call(new, "audit", run_index.find(new, STATIC)).code == 0
+    again = call(new, "restore", copy)
+    assert again.code == 2 and "is not empty" in again.err
+
+
 def test_a_plan_is_written_followed_and_audited(store: Path, tmp_path: Path, call: Call) -> None:
     path = str(tmp_path / "plan.yaml")
     planned = call(store, "plan", "--top", "2", "--pick", "2", "--out", path, "--json").json

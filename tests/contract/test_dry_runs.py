@@ -13,7 +13,7 @@ from replay.store import checkpoint_registry, run_index
 from tests.support.commands import SINGLE, STATIC, Call, caller
 
 READERS = {
-    "offpolicy", "sql", "runs", "status", "verify", "completion", "config", "estimate", "lab", "batch",
+    "offpolicy", "sql", "runs", "status", "verify", "completion", "config", "estimate", "lab",
 }  # fmt: skip
 """Commands that only answer; the caches that some of them keep can be made again."""
 WILL = "would write {tmp}/"

@@ -75,7 +75,7 @@ def test_files_are_the_same_each_time_and_read_as_what_they_are(target: ExportTa
 
 
 def test_shell_scripts_are_shell(target: ExportTarget, tmp_path: Path) -> None:
-    kind = "replicas" if target.name == "torchft" else "uneven stages"
+    kind = {"torchft": "replicas", "astra-sim": "one domain"}.get(target.name, "uneven stages")
     writing.export(target, job_of(kind), tmp_path, nearest=True).write(force=False)
     for script in (*tmp_path.glob("*.sh"), *tmp_path.glob("*.sbatch")):
         subprocess.run(["bash", "-n", script], check=True)

@@ -34,14 +34,14 @@ Complete programs: `examples/own_data.py`, `examples/own_policy.py`, `examples/o
 GROUPS = {
     "Store and runs": ("Store", "Run", "QueryResult", "IngestReport", "Comparison"),
     "Functions": (
-        "replay", "compare", "estimate", "plan", "train", "environment", "load_scenario", "shipped_traces",
-        "register_policy", "register_reader",
+        "replay", "compare", "estimate", "plan", "batch", "train", "environment",
+        "load_scenario", "shipped_traces", "register_policy", "register_reader",
     ),
     "Writing a policy": ("Policy", "Context", "View", "Forecast", "Decision", "Candidate", "Plan"),
     "Writing a reader": ("Reader", "RowBuilder", "RowBatch", "Reject", "Source"),
     "Values": (
-        "Scenario", "Cluster", "LinkState", "PlanAnswer", "PlanFigures", "TurningPoint", "Answer",
-        "TwinError", "InfeasibleError",
+        "Scenario", "Cluster", "LinkState", "PlanAnswer", "PlanFigures", "BatchAnswer", "TurningPoint",
+        "Answer", "TwinError", "InfeasibleError",
     ),
 }  # fmt: skip
 

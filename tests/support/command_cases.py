@@ -5,6 +5,7 @@ from pathlib import Path
 from tests.support.commands import SINGLE, STATIC
 
 REPOSITORY = Path(__file__).resolve().parents[2]
+MEGATRON = "--num-layers 24 --hidden-size 2048 --num-attention-heads 16 --global-batch-size 64 --bf16"
 COMMANDS: dict[str, list[str]] = {
     "ingest": ["ingest", "traces"],
     "ingest shipped": ["ingest", "shipped"],
@@ -62,6 +63,7 @@ COMMANDS: dict[str, list[str]] = {
     "estimate": ["estimate", "{cases}"],
     "estimate --solve": ["estimate", "{cases}", "--solve", "wan_bps", "--target", "utilisation=0.5"],
     "estimate --explain": ["estimate", "{cases}", "--explain", "1"],
+    "estimate --from-megatron": ["estimate", "--from-megatron", MEGATRON, "--also", "gpu_model=H100"],
     "calibrate": ["calibrate"],
     "batch": ["batch", "--model", "gpt2-1.5b", "--gpus", "8 x V100-32", "--batch", "32..64",
               "--noise-scale", "300"],
@@ -123,8 +125,13 @@ MISTAKES: dict[str, list[str]] = {
     "queue --rules muri": ["queue", "examples/queue.swf", "--rules", "muri"],
     "queue --changes": ["queue", "examples/queue.swf", "--changes", "stedy"],
     "queue --changes --keep": ["queue", "examples/queue.swf", "-p", "srtf", "--keep"],
+    "queue --policy learned": ["queue", "examples/queue.swf", "-p", "learned"],
+    "queue --checkpoint": ["queue", "examples/queue.swf", "-p", "learned", "--checkpoint", "{tmp}/none.json"],
+    "queue --checkpoint alone": ["queue", "examples/queue.swf", "--checkpoint", "{tmp}/none.json"],
     "queue --policy edf": ["queue", "examples/queue.swf", "-p", "edf"],
     "queue --power-cap below idle": ["queue", "examples/queue.swf", "--power-cap", "1kW"],
+    "queue --keep under a limit": ["queue", "examples/queue.swf", "--power-cap", "30kW", "--keep"],
+    "queue --nodes of another GPU": ["queue", "examples/queue.swf", "--nodes", "8 x 8 A100", "--gpu", "H100"],
     "queue --carbon": ["queue", "examples/queue.swf", "--carbon", "no-such-zone"],
     "queue --rules": ["queue", "examples/queue.swf", "--rules", "mine"],
     "queue --prediction": ["queue", "examples/queue.swf", "--prediction", "best"],
@@ -179,8 +186,12 @@ MISTAKES: dict[str, list[str]] = {
     "retrain --cron": ["retrain", "--cron", "daily"],
     "retrain --on-drift": ["retrain", "--on-drift", "--scenario", "nowhere"],
     "train": ["train", "--scenario", "nowhere"],
+    "train --queue": ["train", "--queue", "{tmp}/no-log.swf"],
+    "train --queue with others": ["train", "--queue", "examples/queue.swf", "--workers", "2"],
+    "train --out": ["train", "--out", "{tmp}/order.json"],
     "batch --gpus": ["batch", "--model", "llama2-7b", "--gpus", "8 A100", "--batch", "8"],
     "batch of nothing": ["batch", "--model", "llama2-7b"],
+    "batch --out": ["batch", "--model", "gpt2-1.5b", "--gpus", "8 x V100", "--batch", "8", "--out", "b.pdf"],
     "batch --batch": ["batch", "--model", "llama2-7b", "--gpus", "8 x A100-80", "--batch", "64..32"],
     "batch of several": ["batch", "--model", "llama2-7b", "--gpus", "8 x A100-80", "--batch", "8,16"],
     "batch that fits nowhere": ["batch", "--model", "llama2-70b", "--gpus", "4 x T4", "--batch", "4"],
@@ -197,6 +208,10 @@ MISTAKES: dict[str, list[str]] = {
     "serve --key": ["serve", "-s", "tri-7b", "--key", "{tmp}/key.pem"],
     "estimate": ["estimate", "{tmp}/nothing.csv"],
     "estimate --solve": ["estimate", "{tmp}/nothing.csv", "--solve", "wan_bps"],
+    "estimate of nothing": ["estimate"],
+    "estimate --from-megatron": ["estimate", "--from-megatron", "--num-layers many"],
+    "estimate --from-deepspeed": ["estimate", "--from-deepspeed", "{tmp}/nothing.json"],
+    "estimate --also": ["estimate", "--from-megatron", MEGATRON, "--also", "gpu=H100"],
     "synth": ["synth"],
     "a run of two": ["audit", "tri-7b-s"],
 }  # fmt: skip

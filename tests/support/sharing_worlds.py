@@ -1,11 +1,20 @@
 """Random small worlds of changing jobs."""
 
+import numpy as np
 from hypothesis import strategies as st
 
 from twin.queue.jobs import QueueJobs
 from twin.sharing.changes import CHANGES, ChangeRules, pauses_ns
+from twin.sharing.curves import SpeedCurve, SpeedCurves
 from twin.sharing.engine import SharingWorld
-from twin.sharing.speeds import Rigid
+from twin.sharing.speeds import MeasuredSpeeds
+
+STAGES = ((0, 0, 0), (446, 8, 0), (1, 160, 18), (87, 67, 131), (30, 30, 30))
+"""Stages of iterations, milliseconds; zeros: not measured."""
+CURVES = (
+    SpeedCurve("linear", np.array([1, 8]), np.array([1.0, 8.0])),
+    SpeedCurve("bending", np.array([1, 2, 4, 8]), np.array([1.0, 1.8, 2.9, 2.8])),
+)
 
 
 @st.composite
@@ -22,9 +31,13 @@ def sharing_worlds(draw: st.DrawFn, most: int = 16, rules: ChangeRules | None = 
     jobs = QueueJobs.of_seconds(
         column(0, draw(st.sampled_from((0, 5, 2 * top)))), run, column(1, nodes * size),
         [one + extra for one, extra in zip(run, more, strict=True)], deadline=column(-1, 3 * top),
+        priority=column(0, 1),
     )  # fmt: skip
     models = draw(st.lists(st.sampled_from(("bert", "a2c", None)), min_size=count, max_size=count))
     chosen = rules or draw(st.sampled_from(list(CHANGES.values())))
+    stages = np.array(draw(st.lists(st.sampled_from(STAGES), min_size=count, max_size=count)), np.float64)
+    curves = draw(st.lists(st.sampled_from((None, *CURVES)), min_size=count, max_size=count))
+    speeds = MeasuredSpeeds(stages.sum(axis=1), stages, SpeedCurves.of(jobs.processors, curves, nodes * size))
     return SharingWorld(
-        jobs, jobs.estimate_ns, pauses_ns(models, jobs.processors), nodes, size, chosen, Rigid()
+        jobs, jobs.estimate_ns, pauses_ns(models, jobs.processors), nodes, size, chosen, speeds
     )

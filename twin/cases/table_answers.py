@@ -123,10 +123,15 @@ def estimate(
         UsageError: an unknown column.
         InputError: the file cannot be read.
     """
-    found, failures = _each(
-        table_reader.read(path), lambda row: answer(resolve({**given, **row.cells}), constants), progress
-    )
-    return CaseAnswers(path, constants, failures, tuple(found))
+    return of_table(table_reader.read(path), constants, given, progress)
+
+
+def of_table(
+    table: Table, constants: Constants = BUILT_IN, given: Cells = NO_CELLS, progress: Progress = SILENT
+) -> CaseAnswers:
+    """Answers to every row of a table that has been read."""
+    found, failures = _each(table, lambda row: answer(resolve({**given, **row.cells}), constants), progress)
+    return CaseAnswers(table.path, constants, failures, tuple(found))
 
 
 def invert(

@@ -111,6 +111,24 @@ def option(flag: str, column: str, text: str | None) -> dict[str, Cell]:
         raise UsageError(f"{flag}: {error}") from None
 
 
+def one_row(source: str, cells: Mapping[str, str], also: Iterable[str] = ()) -> Table:
+    """Table of one case with these cells and those of `also`, `COLUMN=VALUE` each, which come first.
+
+    Raises:
+        UsageError: a column is unknown, or a cell is not what it holds.
+    """
+    found = dict(cells)
+    for word in also:
+        name, equals, value = word.partition("=")
+        if not equals or name.strip() not in BY_NAME:
+            raise UsageError(f"--also {clipped(word)}: write COLUMN=VALUE{suggestion(name.strip(), BY_NAME)}")
+        found[name.strip()] = value.strip()
+    try:
+        return Table(Path(source), (CaseRow(1, 1, parse(found)),), ())
+    except BadCellError as error:
+        raise UsageError(f"{source}: {error.column}: {error}") from None
+
+
 def cells_of(case: Mapping[str, Any]) -> dict[str, Cell]:
     """The cells of a case given as Python values, by column.
 

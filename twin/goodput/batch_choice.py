@@ -163,8 +163,7 @@ def answer(question: BatchQuestion) -> BatchAnswer:
     Raises:
         UsageError: an unknown model or GPU, more than `MOST_CHOICES` ways, or nothing fits.
     """
-    site = domain_of(question.gpu, question.gpus)
-    found = tuple(_choices(question, site))
+    site, found = domain_of(question.gpu, question.gpus), choices_of(question)
     fitting = [one for one in found if one.fits]
     if not found:
         raise UsageError(
@@ -188,6 +187,15 @@ def answer(question: BatchQuestion) -> BatchAnswer:
     smaller = [one for one in alike if one.micro_batch <= formula.micro_batch]
     taken = max(smaller, key=lambda one: one.micro_batch, default=None)
     return BatchAnswer(question, site.gpu.memory_bytes, found, best, chosen, formula, taken)
+
+
+def choices_of(question: BatchQuestion) -> tuple[BatchChoice, ...]:
+    """Returns every way to run every batch, those that do not fit as well.
+
+    Raises:
+        UsageError: an unknown model or GPU, or more than `MOST_CHOICES` ways.
+    """
+    return tuple(_choices(question, domain_of(question.gpu, question.gpus)))
 
 
 def domain_of(gpu: str, gpus: int) -> Domain:

@@ -123,6 +123,10 @@ def find_able(nodes: Nodes, wants: Wants, kind: int, gpus: int, model: int, most
 def rooms(nodes: Nodes, wants: Wants, kind: int, model: int) -> int:
     """Returns how many whole GPUs of a job the nodes of a model can hold, one by one."""
     cpu, memory, found = wants.cpu[kind], wants.memory[kind], 0
+    if not cpu and not memory:
+        for whole in range(nodes.whole_of.shape[1]):
+            found += whole * nodes.whole_of[model, whole]
+        return int(found)
     for n in range(len(nodes.gpus)):
         if nodes.model[n] == model:
             most = nodes.whole[n]

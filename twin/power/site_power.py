@@ -88,11 +88,15 @@ class SitePower:
 
 def site_power(done: QueueSchedule, model: PowerModel) -> SitePower:
     """Returns the power of a schedule of at least one job, changing only when jobs start and end."""
-    job_mw = model.of_jobs(done.jobs)
+    return power_of(done, model.of_jobs(done.jobs), model.idle_site_mw(done.processors), model.chain)
+
+
+def power_of(done: QueueSchedule, job_mw: Int, idle_mw: int, chain: ConversionChain) -> SitePower:
+    """Returns the power of a schedule whose jobs (n,) add so many milliwatts each to an idle site's."""
     begin_ns, end_ns = int(done.jobs.submit_ns.min()), int(done.end_ns.max())
     added = of_runs(done.start_ns, done.end_ns, job_mw, begin_ns, end_ns)
-    computers = added.mapped(added.value + model.idle_site_mw(done.processors))
-    return SitePower(added, computers, computers.mapped(model.chain.metered_mw(computers.value)), job_mw)
+    computers = added.mapped(added.value + idle_mw)
+    return SitePower(added, computers, computers.mapped(chain.metered_mw(computers.value)), job_mw)
 
 
 def of_runs(begins_ns: Int, ends_ns: Int, power_mw: Int, begin_ns: int, end_ns: int) -> StepSeries:

@@ -1,5 +1,6 @@
 """Rigid jobs of a queue as arrays: submit time, run time, processors, and what the scheduler is told."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any, Literal, Self
 
@@ -17,6 +18,9 @@ UNKNOWN = -1
 """User, priority or deadline of a job that has none."""
 NO_ESTIMATE_NS = -NS_PER_S
 """Estimate of a job that has none, under rules that compute with the -1 s of a log."""
+FailedStarts = Mapping[int, tuple[tuple[int, dict[str, Any]], ...]]
+"""Starts of jobs that failed, by number: nanoseconds from the start of the job to each failure, and what is
+told of it. Their time is part of the run."""
 LATEST_NS, LONGEST_NS = 2**61, 2**60
 """Times (73 years) and durations (36 years) lie below them, so that a sum fits into 64 bits."""
 

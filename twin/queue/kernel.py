@@ -41,6 +41,9 @@ from twin.queue.reservations import NOT_YET, FreeProfile, add, empty, plan, trim
 from twin.queue.rules import QueueRules
 from twin.queue.scoring import note, remember, score, scoring_of
 
+SHUFFLED = 8
+"""Places by which a waiting job moves on average, from where on the queue is sorted from scratch."""
+
 
 def play(
     jobs: QueueJobs, predicted: Int, processors: int, keys: OrderKeys, backfill: Backfill, rules: QueueRules,
@@ -232,6 +235,7 @@ def sort(jobs: Inputs, flags: Flags, pool: Pool, time: int) -> None:
 def by_key(pool: Pool) -> None:
     """Sorts the queue by the keys of its jobs, then by submission."""
     queue, key, first = pool.queue, pool.key, pool.now[FIRST]
+    moves, most = 0, SHUFFLED * pool.now[WAITING]
     for i in range(first + 1, first + pool.now[WAITING]):
         job, j = queue[i], i
         while j > first and (
@@ -240,6 +244,18 @@ def by_key(pool: Pool) -> None:
             queue[j] = queue[j - 1]
             j -= 1
         queue[j] = job
+        moves += i - j
+        if moves > most:
+            _sort_from_scratch(pool)
+            break
+
+
+@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+def _sort_from_scratch(pool: Pool) -> None:
+    """The same for a queue in disorder."""
+    queue, first = pool.queue, pool.now[FIRST]
+    waiting = np.sort(queue[first : first + pool.now[WAITING]])
+    queue[first : first + len(waiting)] = waiting[np.argsort(pool.key[waiting], kind="mergesort")]
 
 
 @njit(inline="always")  # type: ignore[untyped-decorator]

@@ -1,8 +1,9 @@
 """The compiled event loop of a cluster of nodes: as `kernel.py` for one pool, but a job needs a place.
 
-Whether a job fits is asked once for each class of jobs until resources become free. A reservation is found
-on a copy of the nodes from which running jobs are taken by their predicted ends; a job that overtakes the
-head and ends later must leave room for the head there. `node_referee.py` has the same meaning in SimPy."""
+Whether a job fits is asked once for each class of jobs until resources become free, and whether it delays
+the head once until nodes change. A reservation is found on a copy of the nodes from which running jobs are
+taken by their predicted ends; a job that overtakes the head and ends later must leave room for the head
+there. `node_referee.py` has the same meaning in SimPy."""
 
 from typing import NamedTuple
 
@@ -18,7 +19,7 @@ from twin.placement.demands import POPULAR, Demands, Mix, Wants
 from twin.placement.fragmentation import share_popular
 from twin.placement.nodes import GIVE, TAKE, Nodes, assign, could, idle
 from twin.placement.recipe import Int, PlacementRecipe
-from twin.placement.scores import FRAGMENTS
+from twin.placement.scores import FRAGMENTS, RANDOM
 from twin.queue.jobs import LATEST_NS, QueueJobs
 from twin.queue.kernel import forget, place_of, run, sort, stop_serving, submit, take_out
 from twin.queue.pool import (
@@ -279,6 +280,7 @@ def _overtakes(jobs: Inputs, flags: Flags, pool: Pool, site: ClusterState, job: 
     late = time + jobs.predicted[job] > now[LATEST]
     if (late and (not flags.spares or site.delaying[kind] == tally[CHANGED])) or not _fits(site, kind):
         return False
+    before = tally[CHANGED]
     _put(site, job)
     if late:
         _move(site.future, site, job, TAKE)
@@ -286,7 +288,9 @@ def _overtakes(jobs: Inputs, flags: Flags, pool: Pool, site: ClusterState, job: 
         if not could(site.future, site.wants, site.class_of[head], site.rule.scattered):
             _move(site.future, site, job, GIVE)
             _move(site.nodes, site, job, GIVE)
-            site.delaying[kind] = tally[CHANGED]
+            tally[CHANGED] = before  # nodes are as they were, so that what is known of other classes holds
+            if site.rule.code != RANDOM:  # where a job of the class lies is drawn for each
+                site.delaying[kind] = before
             return False
     _start(jobs, flags, pool, job, time)
     pool.backfilled[job] = True

@@ -50,8 +50,8 @@ class Scoring(NamedTuple):
     """A network that scores jobs, and the trail of its choices (`scoring.py` has the meaning of columns).
 
     `fixed`: features that no event changes (n, 3); `history`, `last`: of users; `hidden`, `features`:
-    scratch; `row`: place of a waiting job's features in the trail, -1 if it has none (n,); `rows`,
-    `eligible`, `decisions`: the trail, as far as `counts` says.
+    scratch; `row`: place of a waiting job's features in the trail, -1 if it has none (n,); `rows`, `job` of
+    each, `eligible`, `decisions`: the trail, as far as `counts` says.
     """
 
     widths: Int
@@ -64,6 +64,7 @@ class Scoring(NamedTuple):
     counts: Int
     row: Int
     rows: Float
+    job: Int
     eligible: Int
     decisions: Int
 
@@ -92,7 +93,7 @@ def unscored() -> Scoring:
     floats, ints, table = np.zeros(0), np.zeros(0, np.int64), np.zeros((0, 0), np.int64)
     return Scoring(
         ints, floats, np.zeros((0, 0)), floats, table, np.zeros((0, 0)), floats, ints, ints, np.zeros((0, 0)),
-        ints, table,
+        ints, ints, table,
     )  # fmt: skip
 
 

@@ -49,7 +49,9 @@ def trail_of(rows: int, seed: int) -> Scoring:
     counts[SEED] = seed
     table, eligible = np.zeros((rows, len(FEATURES))), np.zeros(2 * rows, np.int64)
     decisions = np.zeros((rows, 5), np.int64)
-    return unscored()._replace(counts=counts, rows=table, eligible=eligible, decisions=decisions)
+    return unscored()._replace(
+        counts=counts, rows=table, job=np.zeros(rows, np.int64), eligible=eligible, decisions=decisions
+    )
 
 
 def scoring_of(
@@ -158,7 +160,7 @@ def _write_row(own: Scoring, job: int) -> None:
     """Keeps the features of a job for decisions of this pass, while there is room."""
     if own.counts[ROWS] < len(own.rows):
         own.row[job] = own.counts[ROWS]
-        own.rows[own.counts[ROWS]] = own.features
+        own.rows[own.counts[ROWS]], own.job[own.counts[ROWS]] = own.features, job
         own.counts[ROWS] += 1
 
 

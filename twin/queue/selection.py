@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from ingest.core.errors import InputError, UsageError
 from ingest.parsing.reader import Reject
 from ingest.readers.clusters.swf_log import SwfLog
-from twin.queue.jobs import LATEST_NS, LONGEST_NS, QueueJobs
+from twin.queue.jobs import LATEST_NS, LONGEST_NS, FailedStarts, QueueJobs
 from twin.queue.rules import QueueRules
 
 LATEST_S, LONGEST_S = LATEST_NS / 1e9, LONGEST_NS / 1e9
@@ -24,7 +24,8 @@ Mask = NDArray[np.bool_]
 class LogJobs:
     """The jobs of a log on a pool, the rows left out with their reasons, and what else is to be known.
 
-    `ids`, `users`: names of jobs and users by number, where numbers stand for names.
+    `ids`, `users`: names of jobs and users by number, where numbers stand for names. `failed`: starts of jobs
+    that ran out of memory, by number.
     """
 
     name: str
@@ -34,6 +35,7 @@ class LogJobs:
     notes: tuple[str, ...]
     ids: Mapping[int, str] = field(default_factory=dict)
     users: Mapping[int, str] = field(default_factory=dict)
+    failed: FailedStarts = field(default_factory=dict)
 
     @property
     def reasons(self) -> dict[str, int]:

@@ -10,9 +10,12 @@ from ingest.core.terminal import shown
 from twin.settings.ranges import (
     Change,
     Deviation,
+    Duration,
+    Fraction,
     JobGigabytes,
     PositiveFraction,
     Processors,
+    Samples,
     Seconds,
     Seed,
     WeibullShape,
@@ -70,6 +73,18 @@ class JobData(Config):
     sites: dict[Label, Change] = Field(default_factory=dict)  # shares of the jobs; without them all alike
 
 
+class TrainedModels(Config):
+    """Models that the jobs train, which logs do not know: drawn by the seed, synthetic. Each job takes the
+    way to run its batch with the most goodput whose predicted memory fits; one that needs more than predicted
+    fails and tries a smaller way."""
+
+    models: dict[Label, Change]  # shares of the jobs, among the models that fit on the GPUs of a job
+    gpu: Label = "A100-80"
+    samples_per_gpu: Samples = 32
+    margin: Fraction = 0.12  # of predicted memory that is kept free
+    failure_s: Duration = 60  # from the start of a job to its failure
+
+
 class QueueScenario(Config):
     """One queue: jobs of a log, the machine on which they wait, and the rules under which they are played.
 
@@ -88,6 +103,7 @@ class QueueScenario(Config):
     spanning: Literal["never", "larger", "any"] = "never"
     model: Label | None = None  # what spanning jobs train; their rate is that of its plan
     job: JobSettings | None = None
+    trained: TrainedModels | None = None  # on a pool: what jobs train, and what comes of their memory
     prediction: Literal["estimate", "actual", "twice-estimate"] = "estimate"
     rules: Label = "predictsim"
     seed: Seed = 0
@@ -99,6 +115,12 @@ class QueueScenario(Config):
             raise ValueError("say `processors`, the size of one pool, or `nodes`, or `cluster`, and not both")
         if self.placement is not None and self.processors is not None:
             raise ValueError("placement: one pool of processors has no places; say `nodes` or `cluster`")
+        return self
+
+    @model_validator(mode="after")
+    def _trained_on_a_pool(self) -> "QueueScenario":
+        if self.trained is not None and self.processors is None:
+            raise ValueError("trained: memory of jobs is played on one pool; say `processors`")
         return self
 
     @model_validator(mode="after")
@@ -121,7 +143,7 @@ class QueueScenario(Config):
     def _plain(self, written: SerializerFunctionWrapHandler) -> dict[str, Any]:
         """Omits parts of a machine that is not there."""
         fields: dict[str, Any] = written(self)
-        machine = ("processors", "nodes", "placement", "cluster", "wan", "data", "model", "job")
+        machine = ("processors", "nodes", "placement", "cluster", "wan", "data", "model", "job", "trained")
         if self.cluster is None:
             fields.pop("spanning", None)
         return {name: value for name, value in fields.items() if name not in machine or value is not None}

@@ -13,8 +13,8 @@ from ingest.core.errors import UsageError
 from twin.queue.jobs import LATEST_NS, Int, QueueJobs
 from twin.sharing import progress
 from twin.sharing.changes import ChangeRules
-from twin.sharing.progress import NEVER, RUNNING, WAITING, JobStates
-from twin.sharing.speeds import Speeds
+from twin.sharing.progress import NEVER, REFUSE, REFUSED, RUNNING, WAITING, JobStates
+from twin.sharing.speeds import INTERLEAVED, MeasuredSpeeds
 from twin.sharing.view import NOWHERE, Allocation, JobFacts, SharingScheduler, SharingView
 
 WIDTH = 6
@@ -34,7 +34,7 @@ class SharingWorld:
     nodes: int
     node_gpus: int
     rules: ChangeRules
-    speeds: Speeds
+    speeds: MeasuredSpeeds
 
     @property
     def gpus(self) -> int:
@@ -44,7 +44,10 @@ class SharingWorld:
     def facts(self) -> JobFacts:
         """Returns what schedulers know of all jobs."""
         jobs = self.jobs
-        return JobFacts(jobs.processors, jobs.deadline_ns, self.pause_ns, self.predicted_ns, jobs.submit_ns)
+        return JobFacts(
+            jobs.processors, jobs.deadline_ns, self.pause_ns, self.predicted_ns, jobs.submit_ns,
+            jobs.priority, self.speeds,
+        )  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,8 +111,9 @@ class _Loop:
 
     def _advance(self, time: int) -> None:
         written = np.empty((len(self.active), WIDTH), np.int64)
-        world, s = self.world, self.states
-        count = progress.advance(s, self.active, world.pause_ns, self.costs, self.last, time, written)
+        s = self.states
+        count = progress.advance(s, self.active, self.costs, self.last, time, written)
+        self.ended_served = s.served[self.active[s.status[self.active] > RUNNING]]
         if count:
             self.events.append(written[:count])
             self.active = self.active[s.status[self.active] <= RUNNING]
@@ -129,29 +133,55 @@ class _Loop:
         world, s, active = self.world, self.states, self.active
         held = progress.held(s, active, world.pause_ns, self.spare, self.costs, time)
         rows = active[~held]
-        view = observe(world, self.facts, s, rows, active[held], self.spare, time, self.arrived)
+        view = observe(
+            world,
+            self.facts,
+            s,
+            rows,
+            active[held],
+            self.spare,
+            time,
+            self.arrived,
+            self.ended_served,
+        )
         found = self.scheduler.decide(view)
         assert _fits(view, found), "a scheduler gives away GPUs that are not there"
-        gpus, node, leader, whole = _merged(s, active, held, found, rows)
-        rate = world.speeds.rates(active, gpus, leader)
+        active, held = self._refuse(rows, found, held, time)
+        gpus, node, leader, mode, whole = _merged(s, active, held, found, rows)
+        rate = world.speeds.rates(active, gpus, leader, mode)
         written = np.empty((len(active), WIDTH), np.int64)
         count = progress.change(
-            s, active, gpus, node, leader, whole, rate, world.pause_ns, self.costs, time, written
+            s, active, gpus, node, leader, mode, whole, rate, world.pause_ns, self.costs, time, written
         )
         if count:
             self.events.append(written[:count])
         self.again = NEVER if found.again_ns is None else found.again_ns
         assert self.again > time, "a scheduler asks to be asked at once"
-        waits = bool((found.gpus == 0).any())
+        waits = bool((gpus == 0).any())
         if waits and held.any():
             until = progress.holds_on_until(s, active[held], world.pause_ns, self.costs, time)
             self.again = min(self.again, until)
         self.end = int(progress.next_end(s, active))
 
+    def _refuse(
+        self, rows: Int, found: Allocation, held: NDArray[np.bool_], time: int
+    ) -> tuple[Int, NDArray[np.bool_]]:
+        """Turns jobs away; returns who stays, and which of them are held."""
+        if found.refused is None or not found.refused.any():
+            return self.active, held
+        gone = rows[found.refused]
+        self.states.status[gone] = REFUSED
+        written = np.zeros((len(gone), WIDTH), np.int64)
+        written[:, 0], written[:, 1], written[:, 2], written[:, 4] = time, REFUSE, gone, NOWHERE
+        self.events.append(written)
+        stays = ~np.isin(self.active, gone)
+        self.active = self.active[stays]
+        return self.active, held[stays]
+
 
 def observe(
     world: SharingWorld, facts: JobFacts, s: JobStates, rows: Int, held: Int, spare: Int, time: int,
-    arrived: int,
+    arrived: int, ended_served: Int,
 ) -> SharingView:  # fmt: skip
     """Returns what the scheduler sees of these jobs; `held` keep their GPUs, which it does not see."""
     place = np.full(len(facts.asked), NOWHERE, np.int64)
@@ -165,22 +195,26 @@ def observe(
     return SharingView(
         time, rows, facts.asked[rows], s.gpus[rows], s.node[rows],
         np.where(leader < 0, NOWHERE, place[leader]), progress.rest(s, rows, time) + spare[rows],
-        s.executed[rows], s.served[rows], s.first[rows], np.where(s.whole < 0, NOWHERE, place[s.whole]),
-        free, world.node_gpus, arrived, facts, world.rules,
+        s.executed[rows], s.served[rows], s.first[rows], s.mode[rows],
+        np.where(s.whole < 0, NOWHERE, place[s.whole]), free, world.node_gpus, arrived,
+        ended_served, facts, world.rules,
     )  # fmt: skip
 
 
 def _merged(
-    s: JobStates, active: Int, held: NDArray[np.bool_], found: Allocation, rows: Int
-) -> tuple[Int, Int, Int, Int]:
-    """GPUs, node and leader of all active jobs, and who holds a node alone, as jobs: those of the scheduler
-    where it decides, else what they are."""
+    s: JobStates, active: Int, held: NDArray[np.bool_], found: Allocation, all_rows: Int
+) -> tuple[Int, Int, Int, Int, Int]:
+    """GPUs, node, leader and mode of all active jobs, and who holds a node alone, as jobs: those of the
+    scheduler where it decides, else what they are."""
     gpus, node, leader, whole = s.gpus[active], s.node[active], s.leader[active], s.whole.copy()
-    gpus[~held], node[~held] = found.gpus, found.node
-    leader[~held] = NOWHERE if found.leader is None else jobs_of(rows, found.leader)
+    stays = np.ones(len(found.gpus), np.bool_) if found.refused is None else ~found.refused
+    gpus[~held], node[~held] = found.gpus[stays], found.node[stays]
+    mode = s.mode[active]
+    mode[~held] = INTERLEAVED if found.mode is None else found.mode[stays]
+    leader[~held] = NOWHERE if found.leader is None else jobs_of(all_rows, found.leader)[stays]
     free = ~np.isin(whole, active[held])
-    whole[free] = jobs_of(rows, found.whole)[free]
-    return gpus, node, leader, whole
+    whole[free] = jobs_of(all_rows, found.whole)[free]
+    return gpus, node, leader, mode, whole
 
 
 def jobs_of(rows: Int, chosen: Int) -> Int:

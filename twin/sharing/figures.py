@@ -99,8 +99,8 @@ def _met(done: SharedSchedule) -> float | None:
 
 
 def _held_ns(done: SharedSchedule) -> int:
-    """GPU-time that was held; of those who share the same GPUs each holds its part."""
-    return int(done.states.served.sum())
+    """GPU-time that was held; GPUs that several share count once."""
+    return int(done.states.held.sum())
 
 
 def left_alone(world: SharingWorld, start_ns: Int) -> SharedSchedule:
@@ -108,5 +108,5 @@ def left_alone(world: SharingWorld, start_ns: Int) -> SharedSchedule:
     jobs, states = world.jobs, initial(world.jobs.run_ns, world.nodes)
     states.status[:], states.left[:], states.first[:] = ENDED, 0, start_ns
     states.ended[:], states.executed[:] = start_ns + jobs.run_ns, jobs.run_ns
-    states.served[:] = jobs.run_ns * jobs.processors
+    states.served[:] = states.held[:] = jobs.run_ns * jobs.processors
     return SharedSchedule(world, np.zeros((0, WIDTH), np.int64), states)

@@ -106,3 +106,27 @@ def _count_later(later: Int, gpus: int, node: int, whole: Int, row: int, size: i
         for one in range(len(whole)):
             if whole[one] == row:
                 later[one] += sign * size
+
+
+class FreeGpus:
+    """The GPUs of each node that are still free while jobs are tried, one after the other."""
+
+    def __init__(self, view: SharingView) -> None:
+        self.free, self.size = view.free.tolist(), view.node_gpus
+
+    def takes(self, gpus: int) -> bool:
+        """Returns True if a job of that size fits, and counts it: on the first node with room, or, larger
+        than a node, on whole free ones."""
+        if gpus <= self.size:
+            for at, free in enumerate(self.free):
+                if free >= gpus:
+                    self.free[at] -= gpus
+                    return True
+            return False
+        bare = [at for at, free in enumerate(self.free) if free == self.size]
+        many = -(-gpus // self.size)
+        if len(bare) < many:
+            return False
+        for at in bare[:many]:
+            self.free[at] = 0
+        return True

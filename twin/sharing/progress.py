@@ -43,6 +43,9 @@ class JobStates(NamedTuple):
     preempted: Int
     changed: Int
     lost: Int
+    mode: Int
+    held: Int
+    charge: Int
     whole: Int
 
 
@@ -58,13 +61,14 @@ class Costs(NamedTuple):
 def initial(run_ns: Int, nodes: int) -> JobStates:
     """Returns the states before anything has happened."""
     count = len(run_ns)
-    zeros = [np.zeros(count, np.int64) for _ in range(14)]
+    zeros = [np.zeros(count, np.int64) for _ in range(15)]
     node, leader = (np.full(count, NOWHERE, np.int64) for _ in range(2))
-    status, at, ready, rate, gpus, executed, served, since, first, ended, preempted, changed, lost, _ = zeros
-    first[:] = NOWHERE
+    status, at, ready, rate, gpus, executed, served, since, ended, *counted = zeros
+    preempted, changed, lost, mode, had, charge = counted
     return JobStates(
-        status, run_ns.copy(), at, ready, rate, gpus, node, leader, executed, served, since, first, ended,
-        preempted, changed, lost, np.full(nodes, NOWHERE, np.int64),
+        status, run_ns.copy(), at, ready, rate, gpus, node, leader, executed, served, since,
+        np.full(count, NOWHERE, np.int64), ended, preempted, changed, lost,
+        mode, had, charge, np.full(nodes, NOWHERE, np.int64),
     )  # fmt: skip
 
 
@@ -104,7 +108,7 @@ def next_end(s: JobStates, rows: Int) -> int:
 
 
 @njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
-def advance(s: JobStates, rows: Int, pause: Int, costs: Costs, last: int, time: int, events: Int) -> int:
+def advance(s: JobStates, rows: Int, costs: Costs, last: int, time: int, events: Int) -> int:
     """Moves running jobs on from the last event, and ends those that are done; returns how many events."""
     count = 0
     for job in rows:
@@ -112,15 +116,17 @@ def advance(s: JobStates, rows: Int, pause: Int, costs: Costs, last: int, time: 
             continue
         s.executed[job] += time - last
         s.served[job] += (time - last) * s.gpus[job]
+        if s.leader[job] < 0 or s.leader[job] == job:
+            s.held[job] += (time - last) * s.gpus[job]
         begin = max(s.at[job], s.ready[job])
         if begin + needed(s.left[job], s.rate[job]) == time:
             s.lost[job] += (begin - s.at[job]) * s.gpus[job]
             s.status[job], s.left[job], s.ended[job] = ENDED, 0, time
-            _let_go(s, job)
+            s.gpus[job], s.rate[job], s.node[job], s.leader[job] = 0, 0, NOWHERE, NOWHERE
             _write(events, count, time, END, s, job)
             count += 1
         elif costs.charges:
-            paused = min(time - s.at[job], pause[job])
+            paused = min(time - s.at[job], s.charge[job])
             s.left[job] -= done(time - s.at[job] - paused, s.rate[job])
             s.lost[job] += paused * s.gpus[job]
             s.at[job] = s.ready[job] = time
@@ -131,13 +137,19 @@ def advance(s: JobStates, rows: Int, pause: Int, costs: Costs, last: int, time: 
 
 @njit(inline="always")  # type: ignore[untyped-decorator]
 def _promote(s: JobStates, rows: Int) -> None:
-    """Lets the first of those who share lead them where their leader has ended."""
+    """Lets the first of those who share lead them, and hold the nodes, where their leader has ended."""
     for row in range(len(rows)):
         old = s.leader[rows[row]]
         if old >= 0 and s.status[old] != RUNNING:
             for mate in rows:
                 if s.leader[mate] == old:
                     s.leader[mate] = rows[row]
+            for node in range(len(s.whole)):
+                if s.whole[node] == old:
+                    s.whole[node] = rows[row]
+    for node in range(len(s.whole)):
+        if s.whole[node] >= 0 and s.status[s.whole[node]] != RUNNING:
+            s.whole[node] = NOWHERE
 
 
 @njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
@@ -201,7 +213,7 @@ def holds_on_until(s: JobStates, rows: Int, pause: Int, costs: Costs, time: int)
 
 @njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
 def change(
-    s: JobStates, rows: Int, gpus: Int, node: Int, leader: Int, whole: Int, rate: Int, pause: Int,
+    s: JobStates, rows: Int, gpus: Int, node: Int, leader: Int, mode: Int, whole: Int, rate: Int, pause: Int,
     costs: Costs, time: int, events: Int,
 ) -> int:  # fmt: skip
     """Gives each of these jobs what it holds from now on; returns how many events that were.
@@ -223,7 +235,12 @@ def change(
         if not gpus[row]:
             continue
         kind = _kind(s, job, gpus[row], node[row], whole, rate[row])
-        s.leader[job] = leader[row]
+        s.leader[job], s.mode[job], s.charge[job] = leader[row], mode[row], pause[job]
+        if leader[row] >= 0:
+            s.charge[job] = 0
+            for mate in range(len(rows)):
+                if leader[mate] == leader[row]:
+                    s.charge[job] += pause[rows[mate]]
         if kind < 0:
             continue
         _settle(s, job, time)

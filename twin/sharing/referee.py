@@ -5,7 +5,7 @@ is an event that is void once the job was changed, sums are exact integers. The 
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from simpy import Environment
@@ -15,6 +15,7 @@ from twin.queue.jobs import Int
 from twin.sharing.changes import PPM
 from twin.sharing.engine import SharingWorld
 from twin.sharing.progress import KINDS, NEVER
+from twin.sharing.speeds import INTERLEAVED
 from twin.sharing.view import NOWHERE, Allocation, SharingScheduler, SharingView
 
 FIRST, LAST = 0, 1
@@ -34,6 +35,8 @@ class _Job:
     gpus: int = 0
     rate: int = 0
     leader: int = NOWHERE
+    mode: int = 0
+    charge: int = 0
     at: int = 0
     ready: int = 0
     since: int = 0
@@ -111,8 +114,9 @@ class SharingReferee:
             if job.gpus and job.end() == now:
                 self.close(job)
                 job.over = True
-                self.release(job)
+                self.release(job, keeps_nodes=True)
                 self.note("end", job)
+        self.ended_served = [_served(job.runs) for job in self.active if job.over]
         self.active = [job for job in self.active if not job.over]
         self.elect_leaders()
         if self.world.rules.charges_events:
@@ -121,6 +125,8 @@ class SharingReferee:
         open_jobs = [job for job in self.active if job not in held]
         found = self.scheduler.decide(self.view(now, open_jobs, held))
         self.arrived = 0
+        if found.refused is not None:
+            open_jobs, found = self.turn_away(open_jobs, found)
         self.change(now, open_jobs, held, found)
         self.plan(now, found, held)
 
@@ -132,12 +138,15 @@ class SharingReferee:
                 for mate in self.active:
                     if mate.leader == old:
                         mate.leader = job.index
+                job.nodes = frozenset(at for at, one in self.holder.items() if one == old)
+                self.holder = {at: job.index if one == old else one for at, one in self.holder.items()}
+        self.holder = {at: one for at, one in self.holder.items() if self.jobs[one].gpus}
 
     def charge(self, now: int) -> None:
         """Takes its pause off every running job, changed or not."""
         for job in self.active:
             if job.gpus:
-                job.left -= max(0, now - job.at - self.pause[job.index]) * job.rate // PPM
+                job.left -= max(0, now - job.at - job.charge) * job.rate // PPM
                 self.close(job)
                 job.at = job.ready = now
 
@@ -164,8 +173,8 @@ class SharingReferee:
         for job in held:
             if job.node != NOWHERE and job.leader in (NOWHERE, job.index):
                 free[job.node] -= job.gpus
-            for node in job.nodes:
-                free[node] = 0
+        for node, holder in self.holder.items():
+            free[node] = 0 if self.jobs[holder] in held else free[node]
         whole = [place.get(self.holder.get(node, NOWHERE), NOWHERE) for node in range(self.world.nodes)]
         had = [[*job.runs, *([(job.at, now, job.gpus)] if job.gpus else [])] for job in rows]
         return SharingView(
@@ -174,9 +183,26 @@ class SharingReferee:
             _row(place.get(job.leader, NOWHERE) for job in rows),
             _row(job.left - job.work_by(now) + self.spare[job.index] for job in rows),
             _row(sum(end - begin for begin, end, _ in one) for one in had),
-            _row(sum((end - begin) * gpus for begin, end, gpus in one) for one in had),
-            _row(job.first for job in rows), _row(whole), _row(free), self.world.node_gpus, self.arrived,
+            _row(_served(one) for one in had),
+            _row(job.first for job in rows), _row(job.mode for job in rows), _row(whole), _row(free),
+            self.world.node_gpus, self.arrived, _row(self.ended_served),
             self.facts, self.world.rules,
+        )  # fmt: skip
+
+    def turn_away(self, rows: list[_Job], found: Allocation) -> tuple[list[_Job], Allocation]:
+        """Takes refused jobs out; returns the others, and the allocation as it is for them."""
+        assert found.refused is not None
+        stays = ~found.refused
+        for row, job in enumerate(rows):
+            if not stays[row]:
+                self.active.remove(job)
+                self.note("refuse", job)
+        number = [*(np.cumsum(stays) - 1).tolist(), NOWHERE]  # row -1, nobody, stays nobody
+        return [job for row, job in enumerate(rows) if stays[row]], replace(
+            found, gpus=found.gpus[stays], node=found.node[stays], refused=None,
+            leader=None if found.leader is None else _row(number[one] for one in found.leader[stays]),
+            mode=None if found.mode is None else found.mode[stays],
+            whole=_row(number[one] for one in found.whole),
         )  # fmt: skip
 
     def change(self, now: int, rows: list[_Job], held: list[_Job], found: Allocation) -> None:
@@ -185,10 +211,12 @@ class SharingReferee:
             zip(_indices(rows), found.gpus.tolist(), strict=True)
         )
         leader = {job.index: job.leader for job in held}
+        mode = {job.index: job.mode for job in held}
         node = {job.index: job.node for job in held} | dict(
             zip(_indices(rows), found.node.tolist(), strict=True)
         )
         for row, job in enumerate(rows):
+            mode[job.index] = INTERLEAVED if found.mode is None else int(found.mode[row])
             first = NOWHERE if found.leader is None else int(found.leader[row])
             leader[job.index] = NOWHERE if first == NOWHERE else rows[first].index
         holder = {at: one for at, one in self.holder.items() if self.jobs[one] in held}
@@ -197,7 +225,10 @@ class SharingReferee:
                 holder[at] = rows[row].index
         order = _indices(self.active)
         rates = self.world.speeds.rates(
-            _row(order), _row(gpus[one] for one in order), _row(leader[one] for one in order)
+            _row(order),
+            _row(gpus[one] for one in order),
+            _row(leader[one] for one in order),
+            _row(mode[one] for one in order),
         )
         rate = dict(zip(order, rates.tolist(), strict=True))
         for job in self.active:
@@ -207,7 +238,9 @@ class SharingReferee:
             one = job.index
             if gpus[one]:
                 nodes = frozenset(at for at, holds in holder.items() if holds == one)
-                job.leader = leader[one]
+                job.leader, job.mode = leader[one], mode[one]
+                mates = [at for at in order if leader[at] == leader[one] != NOWHERE] or [one]
+                job.charge = sum(self.pause[at] for at in mates)
                 self.put(job, now, gpus[one], node[one], nodes, rate[one])
         self.holder = holder
 
@@ -262,10 +295,11 @@ class SharingReferee:
         """Puts the piece of its run up to now behind a job."""
         job.runs.append((job.at, int(self.env.now), job.gpus))
 
-    def release(self, job: _Job) -> None:
-        """Takes all GPUs from a job."""
+    def release(self, job: _Job, keeps_nodes: bool = False) -> None:
+        """Takes all GPUs from a job; whole nodes may pass to one that shares them."""
         job.gpus, job.rate, job.node, job.leader, job.nodes = 0, 0, NOWHERE, NOWHERE, frozenset()
-        self.holder = {at: one for at, one in self.holder.items() if one != job.index}
+        if not keeps_nodes:
+            self.holder = {at: one for at, one in self.holder.items() if one != job.index}
 
     def note(self, kind: str, job: _Job) -> None:
         """Writes down what happened to a job."""
@@ -282,6 +316,11 @@ def referee_events(world: SharingWorld, scheduler: SharingScheduler) -> list[Hap
 def named(events: Int) -> list[Happened]:
     """Returns events of the engine (events, 6) as the referee writes them."""
     return [(time, KINDS[kind], *rest) for time, kind, *rest in events.tolist()]
+
+
+def _served(runs: list[tuple[int, int, int]]) -> int:
+    """Returns the GPU time of pieces of a run."""
+    return sum((end - begin) * gpus for begin, end, gpus in runs)
 
 
 def _indices(jobs: list[_Job]) -> list[int]:

@@ -1,13 +1,16 @@
 """What a scheduler of changing jobs sees at an event, and what it answers."""
 
-from dataclasses import dataclass, field
-from typing import Protocol
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from twin.queue.jobs import Int
 from twin.sharing.changes import ChangeRules
+
+if TYPE_CHECKING:  # speeds come from measurements, a view only passes them on
+    from twin.sharing.speeds import MeasuredSpeeds
 
 NOWHERE = -1
 """Node of a job that has none, or holds whole nodes; leader of a job that shares with nobody."""
@@ -22,6 +25,8 @@ class JobFacts:
     pause_ns: Int
     predicted_ns: Int
     submit_ns: Int
+    priority: Int
+    speeds: "MeasuredSpeeds"
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,7 +37,8 @@ class SharingView:
     the first of those that it shares with. `left_ns`: its predicted rest, alone on the GPUs that it asked
     for. `executed_ns`, `served_ns`: how long it has run, and that times GPUs. `whole`: row of the job that
     holds a node alone (nodes,), or NOWHERE. `free`: GPUs of each node that the scheduler may give, those of
-    the rows included (nodes,). Jobs that may not be changed now, and their GPUs, are not in it.
+    the rows included (nodes,). `ended_served_ns`: GPU time of the jobs that ended at this
+    event. Jobs that may not be changed now, and their GPUs, are not in it.
     """
 
     now_ns: int
@@ -45,10 +51,12 @@ class SharingView:
     executed_ns: Int
     served_ns: Int
     first_ns: Int
+    mode: Int
     whole: Int
     free: Int
     node_gpus: int
     arrived: int
+    ended_served_ns: Int
     facts: JobFacts
     rules: ChangeRules
 
@@ -58,15 +66,18 @@ class SharingView:
 
 @dataclass(frozen=True, eq=False)
 class Allocation:
-    """GPUs of each row (0: waits), its node and the leader of those that it shares with, and who holds a node
-    alone (nodes,); at `again_ns` the scheduler wants to be asked again, whatever happens until then."""
+    """GPUs of each row (0: waits), its node and the leader of those that it shares with, and who holds a
+    node alone (nodes,); `mode` says how the jobs of a leader share, INTERLEAVED if nothing is said; at
+    `again_ns` the scheduler wants to be asked again, whatever happens until then. `refused`: new jobs that
+    are turned away for good."""
 
     gpus: Int
     node: Int
     whole: Int
     leader: Int | None = None
+    mode: Int | None = None
     again_ns: int | None = None
-    refused: NDArray[np.bool_] | None = field(default=None)
+    refused: NDArray[np.bool_] | None = None
 
 
 class SharingScheduler(Protocol):

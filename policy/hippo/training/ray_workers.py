@@ -1,10 +1,9 @@
 """Rollout workers over Ray, on one machine or a cluster; needs the extra `ray`."""
 
-import os
 import pickle
 from collections.abc import Sequence
 
-from ingest.core import extras
+from policy.core.ray_cluster import RayCluster
 from policy.hippo.env.training_task import TrainingTask
 from policy.hippo.networks.hippo_config import HiPpoConfig
 from policy.hippo.training.learner import PpoLearner, Rollout
@@ -22,18 +21,12 @@ class RayWorkers:
     """Actors of the Ray cluster that RAY_ADDRESS names, else of one started on this machine.
 
     Raises:
-        UsageError: Ray is not installed.
+        UsageError: Ray is not installed, or no cluster answers at RAY_ADDRESS.
     """
 
     def __init__(self, workers: int, config: HiPpoConfig, tasks: Sequence[TrainingTask]):
-        try:
-            import ray
-        except ImportError as error:
-            raise extras.missing("ray", "training over Ray") from error
-        self._ray = ray
-        self._started = not ray.is_initialized()
-        if self._started:
-            ray.init(num_cpus=None if "RAY_ADDRESS" in os.environ else workers, include_dashboard=False)
+        self._cluster = RayCluster(workers, "training over Ray")
+        ray = self._cluster.module
         actor = ray.remote(num_cpus=1)(RolloutWorker)
         shared = ray.put(list(tasks))
         self._actors = [actor.remote(config, shared) for _ in range(workers)]
@@ -44,11 +37,10 @@ class RayWorkers:
             self._actors[number % len(self._actors)].work.remote(order)
             for number, order in enumerate(encode_orders(learner, requests))
         ]
-        return merge_rollouts(learner, [pickle.loads(result) for result in self._ray.get(sent)])
+        return merge_rollouts(learner, [pickle.loads(result) for result in self._cluster.module.get(sent)])
 
     def close(self) -> None:
         """Ends the actors, and Ray if it was started here."""
         for actor in self._actors:
-            self._ray.kill(actor)
-        if self._started:
-            self._ray.shutdown()
+            self._cluster.module.kill(actor)
+        self._cluster.close()

@@ -36,6 +36,7 @@ def test_what_is_installed_is_not_imported(monkeypatch: pytest.MonkeyPatch) -> N
     [
         (["train", "--tensorboard", "curves"], "tensorboard"),
         (["train", "--ray", "2"], "ray"),
+        (["bench", "--ray", "2"], "ray"),
         (["audit", "latest", "--sign", "key.pem"], "sign"),
         (["audit", "latest", "--verify-signature", "key.pem"], "sign"),
     ],

@@ -7,8 +7,8 @@ from types import ModuleType, SimpleNamespace
 import pytest
 
 from replay.export.contract import fitted
-from replay.export.deepspeed import DeepSpeedTarget, configuration
 from replay.export.planned_job import PlannedJob
+from replay.export.targets.deepspeed import DeepSpeedTarget, configuration
 from tests.support.planned_jobs import KINDS, tri, uneven
 
 

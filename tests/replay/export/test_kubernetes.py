@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 from replay.export.contract import fitted
-from replay.export.kubernetes import KubernetesTarget
+from replay.export.targets.kubernetes import KubernetesTarget
 from tests.support.planned_jobs import KINDS
 
 NAME = {"type": "string", "pattern": "^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$", "maxLength": 63}

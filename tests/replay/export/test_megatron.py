@@ -9,7 +9,7 @@ import pytest
 
 from replay.export import registry
 from replay.export.contract import fitted
-from replay.export.megatron import MegatronTarget, layout
+from replay.export.targets.megatron import MegatronTarget, layout
 from tests.support.planned_jobs import KINDS, tri, uneven
 
 FAKE = '#!/bin/sh\necho "$CUDA_VISIBLE_DEVICES" "$CUDA_DEVICE_MAX_CONNECTIONS"\nprintf "%s\\n" "$@"\n'

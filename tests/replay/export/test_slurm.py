@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from replay.export.slurm import SlurmTarget, batch_script, components, even_nodes, time_limit
+from replay.export.targets.slurm import SlurmTarget, batch_script, components, even_nodes, time_limit
 from tests.support.planned_jobs import KINDS, tri, uneven
 
 SRUN = """#!/usr/bin/env python3

@@ -12,7 +12,7 @@ import pytest
 from replay.export import registry, stage_order, writing
 from replay.export.contract import fitted
 from replay.export.planned_job import PlannedJob
-from replay.export.torchrun import TorchrunTarget
+from replay.export.targets.torchrun import TorchrunTarget
 from tests.support import forked_ranks
 from tests.support.planned_jobs import KINDS, pipeline, small
 

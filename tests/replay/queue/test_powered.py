@@ -6,7 +6,8 @@ import pytest
 
 from ingest.core.errors import UsageError
 from replay.queue.comparison import compare
-from replay.queue.powered import compare_with_power
+from replay.queue.on_nodes import compare_on_nodes
+from replay.queue.powered import compare_on_nodes_with_power, compare_with_power
 from twin.power.accounts import totals
 from twin.power.powered_queue import PowerChoices
 from twin.power.signals import CARBON, constant
@@ -47,3 +48,16 @@ def test_a_group_of_jobs_without_one_is_unknown(repository: Path) -> None:
 def test_an_unknown_scheduler_is_refused(repository: Path) -> None:
     with pytest.raises(UsageError, match="unknown policy"):
         compare_with_power(repository / "examples/queue.swf", PowerChoices(MODEL), ["esy"])
+
+
+def test_on_nodes_the_accounts_sum_to_the_site_and_limits_are_refused(repository: Path) -> None:
+    log, nodes = repository / "examples/queue.swf", "6 x 8 A100-80, 4 x 8 V100-32"
+    choices = PowerChoices(MODEL, carbon=constant(CARBON, 400))
+    found = compare_on_nodes_with_power(log, nodes, choices, ["easy"], ["best-fit", "spread"], owner="group")
+    assert [one.policy for one in found.results] == ["easy, best-fit", "easy, spread"]
+    for one in found.results:
+        assert totals(one.ledger).carbon == one.power.exact["carbon_pj_ug_per_kwh"]
+    placed = compare_on_nodes(log, nodes, ["easy"], ["spread"])
+    assert found.results[1].queue.avg_wait_s == placed.figures["easy", "spread"].of_pool.avg_wait_s
+    with pytest.raises(UsageError, match="kept on one pool"):
+        compare_on_nodes_with_power(log, nodes, PowerChoices(MODEL, cap_w=9e3), ["easy"])

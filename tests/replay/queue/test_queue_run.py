@@ -131,7 +131,7 @@ def test_an_audit_finds_a_start_that_the_scheduler_would_not_make(tmp_path: Path
     late = replace(run.schedule, start_ns=run.schedule.start_ns + np.array([0, 0, 0, S]))
     run_dir = run_index.folder(tmp_path, "forged")
     with RunWriter.create(run_dir) as writer:
-        run_events.emit(writer, run.header, late, run.names, ())
+        run_events.emit(writer, run.header, late, run.names, (), {})
     (finding,) = audit(tmp_path, "forged").findings
     assert finding.check == "re-execution" and "140000000000" in finding.problem
 

@@ -13,13 +13,19 @@ from policy.sharing.tiresias import Tiresias
 from twin.queue.jobs import LONGEST_NS, QueueJobs
 from twin.sharing import engine, referee
 from twin.sharing.changes import FREE, MURI, STEADY, ChangeRules, change_rules, pauses_ns
+from twin.sharing.curves import SpeedCurves
 from twin.sharing.engine import SharedSchedule, SharingWorld
 from twin.sharing.figures import sharing_figures
-from twin.sharing.speeds import Rigid
+from twin.sharing.speeds import MeasuredSpeeds
 from twin.sharing.view import SharingScheduler
 
 Row = tuple[int, int, int]
 """Submission, run, GPUs."""
+
+
+def rigid(jobs: QueueJobs) -> MeasuredSpeeds:
+    count = len(jobs)
+    return MeasuredSpeeds(np.zeros(count), np.zeros((count, 3)), SpeedCurves.rigid(jobs.processors))
 
 
 def played(
@@ -29,7 +35,7 @@ def played(
     submit, run, gpus = zip(*rows, strict=True)
     jobs = QueueJobs.of_seconds(submit, run, gpus, deadline=deadline)
     pause = np.full(len(jobs), pause_s * 10**9)
-    return engine.play(SharingWorld(jobs, jobs.run_ns, pause, nodes, size, rules, Rigid()), scheduler)
+    return engine.play(SharingWorld(jobs, jobs.run_ns, pause, nodes, size, rules, rigid(jobs)), scheduler)
 
 
 def events(done: SharedSchedule) -> list[tuple[float, str, int]]:

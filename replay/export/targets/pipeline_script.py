@@ -68,6 +68,9 @@ class TokenEmbedding(nn.Module):
         super().__init__()
         self.tokens = nn.Embedding(shape.vocabulary, shape.hidden)
         self.positions = nn.Embedding(shape.sequence, shape.hidden) if shape.learned_positions else None
+        for one in (self.tokens, self.positions):
+            if one is not None:
+                nn.init.normal_(one.weight, std=0.02)
 
     def forward(self, tokens: Tensor) -> Tensor:
         """Returns the activations."""
@@ -212,7 +215,7 @@ class SplitModel:
         ]
         self.is_first, self.is_last = 0 in self.modules, count - 1 in self.modules
         self.schedule = _PipelineScheduleRuntime(stages, plan["micro_batches"], loss_fn=loss)
-        self.schedule._load_csv(str(HERE / "schedule.csv"))
+        self.schedule._load_csv(str(HERE / plan["schedule"]))
         self.tied_group = self._tied_group(mesh) if shape.tied and plan["stages"] > 1 else None
         weights = [weight for layers in self.modules.values() for weight in layers.parameters()]
         self.optimizer = torch.optim.AdamW(weights, lr=3e-3)
@@ -225,12 +228,17 @@ class SplitModel:
         target = {"target": following, "losses": losses} if self.is_last else {}
         self.schedule.step(*given, **target, return_outputs=False)
         self._reduce()
-        self.optimizer.step()
+        if self.exchange():
+            self.optimizer.step()
         if not losses:
             return None
         mean = torch.stack(losses).detach().mean()
         dist.all_reduce(mean, group=self.data_group)
         return float(mean) / float(self.plan["data_parallel"])
+
+    def exchange(self) -> bool:
+        """Returns True: the gradients are whole. Replicas of the model would average theirs here."""
+        return True
 
     def _reduce(self) -> None:
         """Averages gradients over data ranks, unless they are sharded, and adds those of a tied matrix."""

@@ -11,12 +11,13 @@ from typing import Any
 
 import yaml
 
-from replay.export import rank_map, torchrun
+from replay.export import rank_map
 from replay.export.contract import Difference
 from replay.export.planned_job import PlannedJob
 from replay.export.rank_map import HostNode
-from replay.export.slurm import components
-from replay.export.training_plan import definition, resource
+from replay.export.targets import torchrun
+from replay.export.targets.slurm import components
+from replay.export.targets.training_plan import definition, resource
 
 ZONE = "topology.kubernetes.io/region"
 """Label by which nodes say their domain; another one can take its place."""

@@ -9,10 +9,11 @@ from collections.abc import Mapping, Sequence
 from itertools import groupby
 from math import ceil
 
-from replay.export import rank_map, torchrun
+from replay.export import rank_map
 from replay.export.contract import Difference
 from replay.export.planned_job import PlannedJob
 from replay.export.rank_map import HostNode
+from replay.export.targets import torchrun
 
 SBATCH = """#!/bin/bash
 {components}

@@ -9,9 +9,10 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from replay.export import differences, node_launcher, rank_map, torchrun
+from replay.export import differences, node_launcher, rank_map
 from replay.export.contract import Difference
 from replay.export.planned_job import PlannedJob
+from replay.export.targets import torchrun
 
 MODULE = '''"""The pipeline module of a plan: `PipelineModule` of DeepSpeed with the plan's own stages."""
 

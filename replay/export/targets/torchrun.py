@@ -77,6 +77,7 @@ def split(job: PlannedJob) -> dict[str, Any]:
         "recompute": plan.recompute,
         "zero": plan.zero,
         "stages": plan.stages,
+        "schedule": "schedule.csv",
         "parts": [
             {"stage": one.stage, "domain": job.domains[one.domain].name, "first": one.first, "past": one.past}
             for one in stage_order.along(job)

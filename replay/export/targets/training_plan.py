@@ -2,8 +2,9 @@
 
 from typing import Any
 
-from replay.export import rank_map, torchrun
+from replay.export import rank_map
 from replay.export.planned_job import PlannedJob
+from replay.export.targets import torchrun
 from twin.core.plan import to_json
 
 GROUP, VERSION, KIND, PLURAL = "twin.local", "v1alpha1", "TrainingPlan", "trainingplans"

@@ -1,0 +1,7 @@
+"""Hi-PPO for the queue: a network orders waiting jobs inside EASY, begun at the best heuristic.
+
+In: jobs of logs, each on its pool. Out: a `LearnedOrder`. `windows.py` chooses the heuristic and the parts
+that are worth learning from, `rollout.py` plays a window and prices its choices, `network.py` has scorer and
+critic; `imitation.py` brings the scorer to the heuristic, `ppo.py` goes on from there, `evolution.py` is the
+control, an evolution strategy on a network of 67 weights. Start at `training.py`.
+"""
