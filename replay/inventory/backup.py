@@ -22,7 +22,7 @@ from ingest.core import durable
 from ingest.core.durable import DISK
 from ingest.core.errors import DamageError, LockedError, NotFoundError, UsageError
 from ingest.core.progress import SILENT, Progress
-from replay.inventory.places import MARK, Folder, Held, Place, files, passing
+from replay.inventory.places import MARK, BackupPlace, Folder, Held, files, passing
 from replay.store import layout
 
 SCHEMA = "twin.backup/1"
@@ -42,7 +42,7 @@ class Backup:
     """A copy that was made: `copied` and `unchanged` files, bytes that were written, runs in the store."""
 
     source: Path
-    place: Place
+    place: BackupPlace
     known: dict[str, list[Any]]  # files of the copy before: size, SHA-256, tag of the place
     held: dict[str, Held]
     files: dict[str, list[Any]] = field(default_factory=dict)
@@ -60,7 +60,7 @@ class Backup:
         return {"schema": SCHEMA, "store": str(self.source), "copy": self.place.title, **counts}
 
 
-def back_up(store: Path, place: Place, progress: Progress = SILENT) -> Backup:
+def back_up(store: Path, place: BackupPlace, progress: Progress = SILENT) -> Backup:
     """Makes `place` a copy of the store as it is now, or brings an older copy up to date, in which runs that
     were removed from the store stay. Returns what was done.
 
@@ -105,13 +105,13 @@ def back_up(store: Path, place: Place, progress: Progress = SILENT) -> Backup:
 
 @dataclass(frozen=True, slots=True)
 class _Ending:
-    place: Place
+    place: BackupPlace
 
     def close(self) -> None:
         self.place.end()
 
 
-def restore(place: Place, store: Path, progress: Progress = SILENT) -> int:
+def restore(place: BackupPlace, store: Path, progress: Progress = SILENT) -> int:
     """Writes the files of a copy into an empty store, pointers last, and returns how many there are.
 
     Raises:
@@ -142,7 +142,7 @@ def restore(place: Place, store: Path, progress: Progress = SILENT) -> int:
     return len(listed)
 
 
-def _check(store: Path, place: Place) -> None:
+def _check(store: Path, place: BackupPlace) -> None:
     if not any((store / name).exists() for name in ("lake", layout.RUNS, layout.CHECKPOINTS)):
         raise UsageError(f"{store} is no store: there are no lake, no runs and no checkpoints in it")
     if isinstance(place, Folder):
@@ -151,7 +151,7 @@ def _check(store: Path, place: Place) -> None:
             raise UsageError(f"{place.title} and the store lie in each other; name a folder elsewhere")
 
 
-def _read(place: Place, data: bytes) -> Json:
+def _read(place: BackupPlace, data: bytes) -> Json:
     """Returns the mark of a copy."""
     try:
         mark = json.loads(data)

@@ -26,7 +26,7 @@ class Held:
     tag: str
 
 
-class Place(Protocol):
+class BackupPlace(Protocol):
     """Files by name, such as `runs/RUN/00000000000000000000.json`."""
 
     @property
@@ -153,7 +153,7 @@ def passing(path: Path) -> bool:
     return path.name.startswith(".") or path.name.endswith("lock")
 
 
-def place_of(text: str) -> Place:
+def place_of(text: str) -> BackupPlace:
     """Returns the place that a user names: `s3://bucket/prefix`, else a folder.
 
     Raises:

@@ -9,6 +9,8 @@ import pytest
 
 import cli
 from ingest.core import durable
+from replay.inventory.backup import back_up
+from replay.inventory.places import Folder
 from replay.store import checkpoint_registry, run_index
 from tests.support.commands import SINGLE, STATIC, Call, caller
 
@@ -37,6 +39,11 @@ DRY: dict[str, tuple[list[str], list[str]]] = {
     "rm": (["rm", SINGLE], [SINGLE]),
     "gc": (["gc"], [""]),
     "backup": (["backup", "{tmp}/copy"], [f"{WILL}copy (a copy of"]),
+    "restore": (["--store", "{tmp}/new", "restore", "{tmp}/safe"], [f"{WILL}new (the store of"]),
+    "batch": (
+        ["batch", "--model", "gpt2-1.5b", "--gpus", "8 x V100", "--batch", "32", "--out", "{tmp}/b.svg"],
+        [f"{WILL}b.svg ("],
+    ),
     "calibrate": (["calibrate"], [f"{WILL}store/"]),
     "serve": (
         ["serve", "-s", "tri-7b", "-p", "static"], [f"{WILL}store/runs/tri-7b-static-", "log of a service"]
@@ -93,6 +100,7 @@ def trial(kept_store: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     digest = checkpoint_registry.resolve(folder / "store", "hippo", None)
     assert digest is not None
     checkpoint_registry.promote(folder / "store", digest)  # else nothing could be rolled back
+    back_up(folder / "store", Folder(folder / "safe"))
     return folder
 
 

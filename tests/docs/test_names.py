@@ -98,7 +98,8 @@ def commands(page: Path) -> list[tuple[str, set[str]]]:
         r"`twin ([^`]+)`", text
     )
     known = cli.twin.list_commands(click.Context(cli.twin))
-    words = [(line.split()[0], set(re.findall(r"(?<![\w-])--[a-z][a-z-]*", line))) for line in lines if line]
+    lines = [re.sub(r'"[^"]*"', "", line) for line in lines if line]  # quoted: options of other programs
+    words = [(line.split()[0], set(re.findall(r"(?<![\w-])--[a-z][a-z-]*", line))) for line in lines]
     return [(name, options) for name, options in words if name in known]
 
 

@@ -98,9 +98,9 @@ def test_imitation_gives_the_order_of_the_heuristic(order: str) -> None:
     assert own == pytest.approx(one.log_slowdown, abs=0.1)
 
 
-@pytest.mark.parametrize(("method", "steps"), [("ppo", 15), ("evolution", 30)])
+@pytest.mark.parametrize(("method", "steps"), [("ppo", 15), ("evolution", 15)])
 def test_learning_finds_whose_estimates_are_too_long(method: training.Method, steps: int) -> None:
-    order = training.train([queue(900)], method, seed=1, steps=steps)
+    order = training.train([queue(600)], method, seed=1, steps=steps)
     unseen = queue(500, seed=9)
     sjf = simulate(unseen.jobs, POOL, recipe(f"{order.provenance['heuristic']}+easy"))
     own = log_slowdown(unseen, starts(unseen, order.scorer))
