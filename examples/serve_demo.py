@@ -9,6 +9,7 @@ is approved there. Links are SYNTHETIC, the job is SIMULATED; see `examples/play
 import argparse
 import json
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -67,14 +68,15 @@ def main() -> int:
     parser.add_argument("--speed", default="60", help="times as fast as recorded [60]")
     parser.add_argument("--seconds", type=float, default=float("inf"), help="how long [until Ctrl-C]")
     given = parser.parse_args()
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # ends the others too
     with ExitStack() as stack:
         words = service_words(given.store, given.scenario, given.dataset, given.policy)
         service = stack.enter_context(running(*words, stdout=subprocess.PIPE))
         assert service.stdout is not None
         ready = service.stdout.readline()
-        if not ready:
+        if "url" not in (body := json.loads(ready or "{}")):
             return service.wait()  # it has said why
-        url = json.loads(ready)["url"]
+        url = body["url"]
         print(f"console     {url}/", flush=True)
         if scraping := prometheus_words(given.store):
             stack.enter_context(running(*scraping))

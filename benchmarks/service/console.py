@@ -10,6 +10,7 @@ error, a foreign request, a failed step or a serious finding.
 """
 
 import argparse
+import re
 import shutil
 import sys
 from collections.abc import Callable, Iterator
@@ -203,6 +204,25 @@ def with_keys(page: Page, seen: Seen) -> None:
         press(page, "Escape")
 
 
+def sign_in(browser: Any, options: argparse.Namespace) -> list[str]:
+    """Types the token into the page, and returns what failed: it is asked for, kept in the tab, and works."""
+    seen = Seen()
+    page = browser.new_context().new_page()
+    with step(seen, "sign in"):
+        page.goto(options.address)
+        page.fill("dialog input[name=token]", "wrong")
+        press(page, "Enter")
+        page.wait_for_selector("dialog .label")
+        page.fill("dialog input[name=token]", options.token)
+        press(page, "Enter")
+        page.wait_for_selector("#links canvas")
+        assert page.evaluate("sessionStorage.getItem('twin.token')") == options.token
+        assert page.evaluate("localStorage.length + document.cookie.length") == 0
+        assert options.token not in page.url and options.token not in page.content()
+    page.context.close()
+    return seen.failed
+
+
 def look(browser: Any, options: argparse.Namespace, width: int, colours: str) -> Seen:
     """Goes through the page in one window."""
     seen = Seen()
@@ -216,6 +236,9 @@ def look(browser: Any, options: argparse.Namespace, width: int, colours: str) ->
         open_console(page, options.address, options.token, seen)
         for use in uses:
             use(page, seen)
+        with step(seen, "every figure has a value"):
+            text = page.inner_text("main")
+            assert not re.search(r"undefined|NaN|\[object", text), "undefined, NaN or an object as text"
         seen.frame_ms = frames_ms(page)
         seen.over_px = page.evaluate("document.documentElement.scrollWidth - innerWidth")
         keep(page, options.shots, f"{width}-{colours}")
@@ -258,14 +281,18 @@ def main() -> int:
     bad = 0
     with sync_playwright() as play:
         browser = play.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
+        if options.token:
+            failed = sign_in(browser, options)
+            print(f"token typed in: {failed or 'taken'}")
+            bad += len(failed)
         for width, colours in WINDOWS:
             seen = look(browser, options, width, colours)
             print(
                 f"{width} px {colours}: drawn after {seen.drawn_ms:.0f} ms, frames every"
                 f" {seen.frame_ms[0]:.0f} ms (p99 {seen.frame_ms[1]:.0f}) at 10 events/s,"
                 f" errors {seen.errors}, foreign requests {seen.foreign}, {seen.over_px} px too wide,"
-                f" failed {seen.failed},"
-                f" axe {'not asked' if options.axe is None else seen.findings or 'nothing'}"
+                f" failed {seen.failed}, axe"
+                f" {'not asked' if options.axe is None else seen.findings or 'nothing'}"
             )
             bad += seen.bad
         browser.close()

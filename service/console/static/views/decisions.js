@@ -13,11 +13,16 @@ function counted(words) {
   return [...times].map(([word, count]) => (count > 1 ? `${word} (${count} times)` : word)).join("; ");
 }
 
-export function causes(row, names) {
-  const word = (one) => Array.isArray(one) ? `${names[one[0]] ?? one[0]} → ${names[one[1]] ?? one[1]}`
-    : one && typeof one === "object" ? Object.entries(one).map(([name, value]) => `${name} ${name === "domain" ? names[value] : Array.isArray(value) ? word(value) : value}`).join(", ") : String(one);
-  return Object.entries(row.reasons || {}).map(([name, details]) => details.length ? `${name}: ${counted(details.map(word))}` : name).join(" · ");
+// A detail in words: a pair of numbers is a link, a list what it holds, `domain` and `domains` are numbers of domains.
+function worded(one, names) {
+  const name = (k) => names[k] ?? k;
+  if (Array.isArray(one)) return one.length === 2 && one.every(Number.isInteger) ? [`${name(one[0])} → ${name(one[1])}`] : one.flatMap((part) => worded(part, names));
+  if (one === null || typeof one !== "object") return [String(one)];
+  return Object.entries(one).flatMap(([key, value]) => key.startsWith("domain") ? [value].flat().map(name) : key === "link" ? worded(value, names) : [`${key} ${worded(value, names).join(", ")}`]);
 }
+
+export const causes = (row, names) => Object.entries(row.reasons || {})
+  .map(([name, details]) => { const words = worded(details, names); return words.length ? `${name}: ${counted(words)}` : name; }).join(" · ");
 
 function Row({ row, names, open }) {
   const toggle = () => change({ opened: open ? null : row.number });

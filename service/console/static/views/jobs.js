@@ -16,7 +16,7 @@ export function Jobs({ state, events }) {
   const { job } = state, names = state.domains.map((domain) => domain.name);
   return html`<div class="scroll" tabindex="0" role="region" aria-label="table: jobs"><table><thead><tr><th scope="col">job</th><th scope="col">state</th><th scope="col" class="n">step</th><th scope="col" class="n">last step</th><th scope="col" class="n">mean of 100</th><th scope="col" class="n">tokens</th><th scope="col">last seen, UTC</th></tr></thead>
       <tbody><tr><th scope="row">${job.model}</th><td>${state.virtual ? "has not reported a plan" : "runs the plan in force"}</td><td class="n">${plain(job.steps)}</td><td class="n">${duration(job.last_step_s)}</td><td class="n">${duration(job.mean_step_s)}</td><td class="n">${scaled(job.tokens, "")}</td><td>${time(job.last_step_at)}</td></tr></tbody></table></div>
-    <p class="soft small-text">This service follows one job. Whether another one would fit is asked below, under admission; queues of jobs are replayed with <code>twin replay</code>.</p>
+    <p class="soft small-text">This service follows one job. Whether another one would fit is asked under “What if: another job”; queues of jobs are replayed with <code>twin replay</code>.</p>
     <h3>Orders, modes and failures</h3>
     ${events.length ? html`<div class="scroll short" tabindex="0" role="region" aria-label="Orders, modes and failures"><table><thead><tr><th scope="col">UTC</th><th scope="col">what happened</th></tr></thead>
       <tbody>${events.slice(-SHOWN).reverse().map((one) => html`<tr key=${one.seq}><td>${time(one.at)}</td><td class="why">${(WORDS[one.event] || (() => one.event))(one, names)}</td></tr>`)}</tbody></table></div>` : html`<p class="soft small-text">None so far.</p>`}`;
