@@ -12,7 +12,7 @@ from ingest.core import names
 from ingest.core.errors import NotFoundError, TwinError
 from ingest.core.terminal import LONGEST
 from replay.log.run_log import RunReader
-from replay.store.layout import CHECKPOINTS, RUNS, all_ids, folder
+from replay.store.layout import CHECKPOINTS, RUNS, all_ids, beginning_with, folder
 from replay.store.run_header import MADE_BY, STARTED
 
 __all__ = ["CHECKPOINTS", "RUNS", "all_ids", "by_start", "find", "folder", "made_by", "new_id", "same_config"]
@@ -26,7 +26,7 @@ def same_config(store: Path, scenario: str, policy: str, seed: int, config_diges
     """Returns the runs whose ids `new_id` made for these values, by number."""
     base = f"{scenario}-{policy}-s{seed}-{config_digest[:8]}"
     numbered = re.compile(re.escape(base) + r"(?:-(\d+))?")
-    found = [(int(m[1] or 1), run) for run in all_ids(store) if (m := numbered.fullmatch(run))]
+    found = [(int(m[1] or 1), run) for run in beginning_with(store, base) if (m := numbered.fullmatch(run))]
     return tuple(run for _, run in sorted(found))
 
 
