@@ -148,7 +148,8 @@ def export(
     from replay.export import planned_job, registry, writing
 
     chosen = registry.target(target)
-    job = planned_job.find(out.store, source, decision)
-    found = writing.export(chosen, job, folder or Path(chosen.name), nearest=nearest)
-    found.write(force=force)
+    with out.console.working("export"):
+        job = planned_job.find(out.store, source, decision)
+        found = writing.export(chosen, job, folder or Path(chosen.name), nearest=nearest)
+        found.write(force=force)
     out.show(found.to_json(), lambda console: show.exported(console, found))

@@ -90,7 +90,7 @@ class QueueQuestion:
 
     @property
     def change_rules(self) -> "ChangeRules":
-        """When running jobs are changed, what that costs, and how often it may hit one."""
+        """The rules by which running jobs are changed, its cost, and how often it may hit one."""
         from twin.sharing.changes import STEADY, change_rules
 
         rules = change_rules(self.changes or STEADY.name)
