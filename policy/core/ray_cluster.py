@@ -3,12 +3,14 @@
 import os
 import sys
 from contextlib import ExitStack, redirect_stdout
+from socket import create_connection
 from typing import Any
 
 from ingest.core import extras
 from ingest.core.errors import UsageError
 
 ADDRESS = "RAY_ADDRESS"
+ANSWER_S = 10.0
 QUIET = {
     "RAY_USAGE_STATS_ENABLED": "0",  # Ray would tell its makers over the network
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",  # its default changes, and it warns of that
@@ -47,12 +49,15 @@ class RayCluster:
 
 def _join(ray: Any, workers: int) -> None:
     address = os.environ.get(ADDRESS)
+    host, _, port = (address or "").removeprefix("ray://").rpartition(":")
     try:
+        if host and port.isdecimal():
+            create_connection((host, int(port)), ANSWER_S).close()  # Ray itself tries for minutes
         ray.init(
             num_cpus=None if address else workers, include_dashboard=False, log_to_driver=False,
             logging_level="error",
         )  # fmt: skip
-    except (ConnectionError, RuntimeError, ValueError) as error:
+    except (OSError, OverflowError, RuntimeError, ValueError) as error:
         if not address:
             raise
         raise UsageError(

@@ -87,7 +87,7 @@ def over(store: Path, jobs: int | None, ray: int, progress: Progress = SILENT) -
     """Yields a pool of `jobs` processes [cores], or with `ray` of so many tasks of a Ray cluster at a time.
 
     Raises:
-        UsageError: Ray is not installed, no cluster answers, or a node of it cannot do this work.
+        UsageError: Ray is not installed, or no cluster answers at RAY_ADDRESS.
     """
     if not ray:
         yield WorkerPool(store, cores() if jobs is None else jobs, progress)

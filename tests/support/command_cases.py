@@ -160,6 +160,7 @@ MISTAKES: dict[str, list[str]] = {
     "offpolicy": ["offpolicy", STATIC, "--policy", "nobody"],
     "bench": ["bench", "-p", "nobody"],
     "bench --perturb": ["bench", "--perturb", "much"],
+    "bench --ray": ["bench", "--ray", "2", "--jobs", "2"],
     "sql": ["sql", "select nothing from nowhere"],
     "audit --decision": ["audit", STATIC, "--decision", "99999"],
     "audit --sign": ["audit", STATIC, "--sign", "{tmp}/no-key.pem"],

@@ -121,3 +121,13 @@ def test_what_kills_every_worker_is_given_up(tmp_path: Path, ray: Any) -> None:
     with pytest.raises(TwinError, match=f"lost {ATTEMPTS} times on the Ray cluster.*finished is kept"):
         pool.each(dies, [1], "items")
     assert (tmp_path / "attempts").read_text() == "." * ATTEMPTS
+
+
+def test_an_address_at_which_nothing_answers_is_refused_at_once(
+    tmp_path: Path, ray: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(ray_cluster.ADDRESS, "127.0.0.1:1")
+    monkeypatch.setattr(ray, "is_initialized", lambda: False)
+    refused = r"RAY_ADDRESS=127\.0\.0\.1:1: no Ray cluster .* answers there; start one"
+    with pytest.raises(UsageError, match=refused), worker_pool.over(tmp_path, None, 2):
+        pass
