@@ -3,17 +3,11 @@
 from typing import Any
 
 import click
-from click.core import ParameterSource
 
 from commands import completion as known
 
 CENTURY_S = 3.2e9
 """As nanoseconds it fits into 64 bits."""
-
-
-def given(option: str) -> bool:
-    """Returns True if an option was given on the command line."""
-    return click.get_current_context().get_parameter_source(option) is ParameterSource.COMMANDLINE
 
 
 class Seconds(click.FloatRange):

@@ -5,9 +5,9 @@ from typing import Any
 import click
 
 from commands import completion as known
+from commands.frame.options_as_settings import given
 from commands.frame.power_options import PowerWords, power_options
 from commands.frame.queue_question import QueueQuestion
-from commands.options import given
 from commands.output import PATH, Output, with_output, writing_command
 from ingest.core.errors import UsageError
 

@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 
 import click
+from click.core import ParameterSource
 
 SAID = frozenset({
     # what is asked, and of what
@@ -49,3 +50,8 @@ def settings(command: str, params: Iterable[click.Parameter]) -> dict[str, click
 def variable(command: str, name: str) -> str:
     """Returns the variable of an option; of all commands with an empty `command`."""
     return "_".join(part for part in ("TWIN", command, name) if part).upper().replace("-", "_")
+
+
+def given(option: str) -> bool:
+    """Returns True if an option was given on the command line."""
+    return click.get_current_context().get_parameter_source(option) is ParameterSource.COMMANDLINE

@@ -5,8 +5,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Union
 
+from commands.frame.options_as_settings import given
 from commands.frame.power_options import PowerWords
-from commands.options import given
 from ingest.core.errors import UsageError
 
 if TYPE_CHECKING:
