@@ -11,14 +11,13 @@ import click
 
 from commands import completion as known
 from commands import live as live_view
-from commands.frame.options_as_settings import OneOrMany
+from commands.frame.options_as_settings import OneOrMany, given
 from commands.options import (
     Seconds,
     checkpoint_option,
     dataset_option,
     engine_option,
     from_option,
-    given,
     link_option,
     live_option,
     port_option,

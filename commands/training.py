@@ -7,9 +7,9 @@ import click
 
 from commands import completion as known
 from commands import live as live_view
+from commands.frame.options_as_settings import given
 from commands.options import (
     dataset_option,
-    given,
     live_option,
     port_option,
     scenario_option,
