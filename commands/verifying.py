@@ -89,8 +89,8 @@ def restore(out: Output, place: str) -> None:
 
     \b
     Examples:
-      twin --store restored restore /mnt/backup/twin
-      twin --store restored restore s3://backups/twin
+      twin restore /mnt/backup/twin --store restored
+      twin restore s3://backups/twin --store restored
     """
     from replay.api import store_check
     from replay.inventory import backup as backups

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from ingest.pipeline.ingest import ingest
 from tests.support.processes import environment
 
 TOLD = {
@@ -25,8 +26,24 @@ def test_an_example_runs(name: str, repository: Path, tmp_path: Path) -> None:
     assert TOLD[name] in done.stdout
 
 
+DEMO = {"serve_demo.py", "play_links.py"}
+"""The demonstration of the service, which starts the player of links."""
+
+
+def test_the_demonstration_of_the_service_runs(repository: Path, tmp_path: Path) -> None:
+    store = tmp_path / "store"
+    ingest([repository / "traces" / "synthetic-tri"], store)
+    command = [sys.executable, str(repository / "examples" / "serve_demo.py"), "--seconds", "3"]
+    done = subprocess.run(
+        [*command, "--policy", "static", "--store", str(store)],
+        cwd=repository, env=environment(repository, store), capture_output=True, text=True,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert "console     http://127.0.0.1:" in done.stdout and "SYNTHETIC links at 60 times" in done.stdout
+
+
 def test_every_example_is_run(repository: Path) -> None:
-    assert {path.name for path in (repository / "examples").glob("*.py")} == set(TOLD)
+    assert {path.name for path in (repository / "examples").glob("*.py")} == {*TOLD, *DEMO}
 
 
 def test_the_notebook_runs(repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
