@@ -24,7 +24,7 @@ ZONE = "topology.kubernetes.io/region"
 IMAGE = "IMAGE-WITH-PYTORCH"
 PORT = 29500
 START = """set -eu
-cp /plan/* /work/ && cd /work
+cp /plan/* /job/ && cd /job
 export MASTER_ADDR={master} MASTER_PORT={port}
 NODES=({hosts})
 exec bash ./launch.sh "${{NODES[$JOB_COMPLETION_INDEX]}}"
@@ -122,7 +122,7 @@ def _job(job: PlannedJob, site: str, nodes: Sequence[HostNode], master: str) -> 
         "resources": {"limits": {"nvidia.com/gpu": gpus}, "requests": {"nvidia.com/gpu": gpus}},
         "env": [{"name": "CUDA_VISIBLE_DEVICES", "value": ",".join(map(str, range(gpus)))}],
         "volumeMounts": [
-            {"name": "plan", "mountPath": "/plan"}, {"name": "work", "mountPath": "/work"},
+            {"name": "plan", "mountPath": "/plan"}, {"name": "work", "mountPath": "/job"},
             {"name": "shared-memory", "mountPath": "/dev/shm"},
         ],
     }  # fmt: skip
