@@ -1,7 +1,10 @@
 """Names that users type and that become files: one pattern. Labels of data are freer, but can be read."""
 
 import re
+from collections.abc import Iterable, Mapping, Sequence
+from difflib import get_close_matches
 from pathlib import Path
+from typing import TypeVar
 
 from ingest.core.errors import UsageError
 from ingest.core.terminal import shown
@@ -13,6 +16,7 @@ STORED = "stored"
 MOST_LABEL, MOST_TEXT = 200, 10_000
 """Letters of a label of data, and of sentences."""
 _NAME = re.compile(PATTERN)
+Value = TypeVar("Value")
 
 
 def is_name(text: object) -> bool:
@@ -29,6 +33,25 @@ def checked(text: str, what: str) -> str:
     if not is_name(text):
         raise UsageError(f"{what} {shown(text)}: {RULE}")
     return text
+
+
+def unknown(what: str, name: str, known: Iterable[str], listed: Sequence[str] = ()) -> str:
+    """Returns the words for a name that no `what` has: the nearest known, then all, or those `listed`."""
+    every = list(known)
+    close = get_close_matches(name[:MOST_LABEL], every, n=1)
+    hint = f"did you mean {close[0]!r}? " if close else ""
+    return f"unknown {what} {shown(name)}: {hint}known are {', '.join(listed or every)}"
+
+
+def chosen(table: Mapping[str, Value], name: str, what: str) -> Value:
+    """Returns the value of `name` in a registry of `what`.
+
+    Raises:
+        UsageError: there is none; it names the nearest.
+    """
+    if name in table:
+        return table[name]
+    raise UsageError(unknown(what, name, table))
 
 
 def inside(folder: Path, entry: str) -> Path:

@@ -9,7 +9,6 @@ weights of the scenario.
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from difflib import get_close_matches
 from functools import cache
 from importlib import import_module
 from pathlib import Path
@@ -17,7 +16,7 @@ from typing import TYPE_CHECKING, Any, cast, get_args
 
 from ingest.core import plugins
 from ingest.core.errors import InfeasibleError, NotFoundError, UsageError
-from ingest.core.names import checked
+from ingest.core.names import checked, unknown
 from twin.core.plan import Schedule
 
 if TYPE_CHECKING:
@@ -206,9 +205,7 @@ def entry(name: str) -> PolicyEntry:
     points, left_out = _plugins()
     if name in points:
         return _plugin_entry(points[name])
-    close = get_close_matches(name, names(), n=1)
-    hint = f"did you mean {close[0]!r}? " if close else ""
-    raise UsageError("; ".join([f"unknown policy {name!r}: {hint}known are {', '.join(names())}", *left_out]))
+    raise UsageError("; ".join([unknown("policy", name, names()), *left_out]))
 
 
 @cache

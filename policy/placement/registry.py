@@ -1,8 +1,6 @@
 """Placements by name. A new one is a file with a recipe and a line here."""
 
-from difflib import get_close_matches
-
-from ingest.core.errors import UsageError
+from ingest.core.names import chosen
 from policy.placement.best_fit import BEST_FIT
 from policy.placement.clustering import CLUSTERING
 from policy.placement.dot_product import DOT_PRODUCT, TETRIS
@@ -30,8 +28,4 @@ def placement(name: str) -> PlacementRecipe:
     Raises:
         UsageError: there is none.
     """
-    if name in PLACEMENTS:
-        return PLACEMENTS[name]
-    close = get_close_matches(name, PLACEMENTS, n=1)
-    hint = f"did you mean {close[0]!r}? " if close else ""
-    raise UsageError(f"unknown placement {name!r}: {hint}known are {', '.join(PLACEMENTS)}")
+    return chosen(PLACEMENTS, name, "placement")

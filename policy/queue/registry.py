@@ -1,10 +1,10 @@
 """Recipes by name: ORDER, ORDER+BACKFILL, and the names that the field uses for some of them."""
 
 from collections.abc import Iterator
-from difflib import get_close_matches
 from typing import cast, get_args
 
 from ingest.core.errors import UsageError
+from ingest.core.names import unknown
 from policy.queue import aging_orders, fixed_orders, published_slips, served_orders
 from twin.queue.recipe import Backfill, KeysOf, QueueRecipe
 
@@ -69,10 +69,8 @@ def recipe(name: str) -> QueueRecipe:
             "`twin queue LOG` on one pool plays it"
         )
     if order not in ORDERS or (backfill or "none") not in get_args(Backfill):
-        close = get_close_matches(name, list(names()), n=1)
-        hint = f"did you mean {close[0]!r}? " if close else ""
         raise UsageError(
-            f"unknown policy {name!r}: {hint}known are {', '.join((*ALIASES, *ORDERS))}; "
+            f"{unknown('policy', name, names(), (*ALIASES, *ORDERS))}; "
             f"an order takes a backfill behind +, as in saf+easy ({', '.join(OVERTAKING)})"
         )
     keys, summary, source = ORDERS[order]

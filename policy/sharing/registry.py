@@ -2,9 +2,9 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 
 from ingest.core.errors import UsageError
+from ingest.core.names import unknown
 from policy.queue import registry as queue_registry
 from policy.sharing.antman import AntMan
 from policy.sharing.deadlines import EarliestDeadline
@@ -73,10 +73,8 @@ def check_known(names: Sequence[str]) -> None:
     for name in names:
         if name in known:
             continue
-        close = get_close_matches(name, known, n=1)
-        hint = f"did you mean {close[0]!r}? " if close else ""
         alone = (*queue_registry.ALIASES, *queue_registry.ORDERS)
         raise UsageError(
-            f"unknown policy {name!r}: {hint}known are {', '.join(alone)}, and of those that change running "
-            f"jobs {', '.join(RECIPES)}; an order takes a backfill behind +, as in saf+easy"
+            f"{unknown('policy', name, known, alone)}, and of those that change running jobs "
+            f"{', '.join(RECIPES)}; an order takes a backfill behind +, as in saf+easy"
         )

@@ -31,20 +31,7 @@ VIEWS = (
 )
 """In the order of creation: `runs` before the views that use it."""
 
-KEPT = (
-    BOUNDS,
-    DECISIONS,
-    PLANS,
-    ITERATIONS,
-    LINKS,
-    POWER,
-    SITE_POWER,
-    LEDGER,
-    JOBS,
-    QUEUE_JOBS,
-    TRAINING,
-    *BENCHES,
-)
+KEPT = (BOUNDS, *(view for view in VIEWS if view not in (EVENTS, RUNS)))
 """Views whose rows follow from the events of a finished run alone."""
 
 

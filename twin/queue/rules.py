@@ -1,9 +1,8 @@
 """Rule sets: what published simulators leave to themselves, as data of one kernel."""
 
 from dataclasses import dataclass
-from difflib import get_close_matches
 
-from ingest.core.errors import UsageError
+from ingest.core.names import chosen
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,8 +64,4 @@ def rule_set(name: str) -> QueueRules:
     Raises:
         UsageError: there is none.
     """
-    if name in RULES:
-        return RULES[name]
-    close = get_close_matches(name, RULES, n=1)
-    hint = f"did you mean {close[0]!r}? " if close else ""
-    raise UsageError(f"unknown rules {name!r}: {hint}known are {', '.join(RULES)}")
+    return chosen(RULES, name, "rules")

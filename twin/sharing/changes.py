@@ -5,11 +5,10 @@ and back, and its processes start again.
 """
 
 from dataclasses import dataclass
-from difflib import get_close_matches
 
 import numpy as np
 
-from ingest.core.errors import UsageError
+from ingest.core.names import chosen
 from ingest.core.units import NS_PER_S
 from twin.queue.jobs import Int
 
@@ -81,11 +80,7 @@ def change_rules(name: str) -> ChangeRules:
     Raises:
         UsageError: there is none.
     """
-    if name in CHANGES:
-        return CHANGES[name]
-    close = get_close_matches(name, CHANGES, n=1)
-    hint = f"did you mean {close[0]!r}? " if close else ""
-    raise UsageError(f"unknown changes {name!r}: {hint}known are {', '.join(CHANGES)}")
+    return chosen(CHANGES, name, "changes")
 
 
 def pauses_ns(models: list[str | None], gpus: Int) -> Int:
