@@ -19,7 +19,8 @@ from pathlib import Path
 
 FOLDER = Path(__file__).parent
 PORT = 8712
-"""Port of the service; `prometheus.yml` names it too."""
+"""Port of the service; the configuration of Prometheus names it too."""
+SCRAPING = FOLDER.parent / "configs" / "operations" / "prometheus.yaml"
 PROMETHEUS_PORT = 9712
 END_S = 10
 """Seconds that a process gets to end."""
@@ -52,7 +53,7 @@ def prometheus_words(store: Path) -> list[str | Path] | None:
     if program is None:
         return None
     return [
-        program, f"--config.file={FOLDER / 'prometheus.yml'}", f"--storage.tsdb.path={store / 'prometheus'}",
+        program, f"--config.file={SCRAPING}", f"--storage.tsdb.path={store / 'prometheus'}",
         f"--web.listen-address=127.0.0.1:{PROMETHEUS_PORT}", "--log.level=error",
     ]  # fmt: skip
 
