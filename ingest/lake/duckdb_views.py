@@ -1,6 +1,6 @@
 """SQL over the lake: an in-memory DuckDB with one view per canonical table."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import duckdb
@@ -38,9 +38,12 @@ def connect(store: Path) -> duckdb.DuckDBPyConnection:
     return connection
 
 
-def define(connection: duckdb.DuckDBPyConnection, files: Mapping[str, list[Path]]) -> None:
-    """Creates the view of each canonical table over its files."""
-    for table, schema in TABLES.items():
+def define(
+    connection: duckdb.DuckDBPyConnection, files: Mapping[str, list[Path]], tables: Iterable[str] = TABLES
+) -> None:
+    """Creates the view of each of these canonical tables over its files."""
+    for table in tables:
+        schema = TABLES[table]
         source = _relation(files.get(table), schema)
         connection.execute(f"CREATE VIEW {table} AS SELECT {_columns(schema)} FROM {source}")
 

@@ -4,24 +4,28 @@ A run that is being written is read up to its last committed event, in a segment
 checked (`statement.py`) and runs where nothing but the files under the views can be read (`sandbox.py`).
 """
 
-import json
 from collections.abc import Callable
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import Any
 
 import duckdb
 import pyarrow as pa
 
 from ingest.core.errors import DamageError, StorageError, UsageError
 from ingest.core.scratch import Scratch
-from ingest.lake import duckdb_literals, duckdb_views, lake
-from replay.log import segment
-from replay.log.events import UPCAST, canonical, upcast
+from ingest.lake import duckdb_views, lake
 from replay.log.run_log import RunReader
 from replay.log.segment_index import SegmentIndex
 from replay.sql import sandbox, views
+from replay.sql.definitions import (
+    Stored,
+    create_views,
+    data_files,
+    needed_tables,
+    needed_views,
+    with_sources,
+)  # fmt: skip
 from replay.sql.interruptible import Rows
 from replay.sql.row_cache import Cache
 from replay.sql.sandbox import Limits
@@ -68,21 +72,21 @@ def _way_out(error: duckdb.Error) -> str:
     return "allow more open files (`ulimit -n`) or compact the runs (`twin compact`)" if few else "free space"
 
 
-def _compacted_since(stored: "Stored") -> bool:
+def _compacted_since(stored: Stored) -> bool:
     """True if a run has been compacted since, which happens to each run once."""
     return any(not was.compacted and RunReader(run_dir).contents().compacted for run_dir, was in stored)
 
 
 def _execute(
-    store: Path, sql: str, stored: "Stored", files: LakeFiles, note: Note, limits: Limits, folder: Path | None
+    store: Path, sql: str, stored: Stored, files: LakeFiles, note: Note, limits: Limits, folder: Path | None
 ) -> pa.Table:
     connection = duckdb_views.opened()
     try:
         statement = checked(connection, sql)
         sandbox.bound(connection, limits, folder)
-        duckdb_views.define(connection, files)
+        duckdb_views.define(connection, files, needed_tables(statement))
         kept = _define(connection, store, stored, statement, note, folder)
-        sandbox.lock(connection, [*chain(*files.values()), *_files(stored), *kept])
+        sandbox.lock(connection, [*chain(*files.values()), *data_files(stored), *kept])
         return sandbox.answer(connection, statement, limits)
     except duckdb.IOException:
         raise
@@ -120,10 +124,6 @@ def _kept(
     return cache.kept(run_dir.name, contents.head, view, partial(_rows, run_dir, contents, view, folder))
 
 
-Stored = list[tuple[Path, SegmentIndex]]
-"""Directory and contents of every run with a committed segment."""
-
-
 def _stored(store: Path) -> Stored:
     folder = store / RUNS
     found = [
@@ -138,7 +138,8 @@ def _define(
     connection: duckdb.DuckDBPyConnection, store: Path, stored: Stored, statement: Statement, note: Note,
     folder: Path | None,
 ) -> list[Path]:  # fmt: skip
-    """Creates all views over the stored runs, those in the statement from cached rows; checks all files.
+    """Creates the views over the stored runs that the statement needs, those in it from cached rows; checks
+    all files.
 
     Returns the files of the cached rows.
     """
@@ -156,7 +157,7 @@ def _define(
     finally:  # what is there by now stays, also after Ctrl-C
         cache.save()
     parsed = [entry for entry in stored if entry not in large]
-    _views(connection, stored, parsed, kept)
+    create_views(connection, needed_views(statement), stored, parsed, kept)
     return [*chain(*kept.values())]
 
 
@@ -171,91 +172,11 @@ def _rows(run_dir: Path, contents: SegmentIndex, view: SqlView, folder: Path | N
     connection = duckdb_views.opened()
     sandbox.bound(connection, DEFAULT, folder)
     stored = [(run_dir, contents)]
-    _views(connection, stored, stored, {})
+    create_views(connection, with_sources([view.name]), stored, stored, {})
     rows = Rows(connection, f"SELECT * FROM {view.name}")
     return pa.RecordBatchReader.from_batches(rows.schema, rows.batches())
-
-
-def _views(
-    connection: duckdb.DuckDBPyConnection, stored: Stored, parsed: Stored, kept: dict[str, list[Path]]
-) -> None:
-    """Creates the views. One in `kept` parses the events of the runs in `parsed` and reads the rows of the
-    other runs from these files; any other view parses all events."""
-    summaries = [_summary(run_dir, contents) for run_dir, contents in stored]
-    connection.register("stored_runs", pa.Table.from_pylist(summaries, schema=_SUMMARY))
-    connection.register("tail_events", _tails(stored))
-    connection.execute(f"CREATE VIEW stored_events AS {_union(_files(stored))}")
-    if UPCAST:
-        text, number = duckdb.sqltype("VARCHAR"), duckdb.sqltype("INTEGER")
-        connection.create_function("upcast_payload", _upcast, [text, number, text], text)
-    connection.execute(f"CREATE VIEW all_events AS {_current(_union(_files(stored)))}")
-    connection.execute(f"CREATE VIEW parsed_events AS {_current(_union(_files(parsed)))}")
-    if connection.execute("SELECT count(*) FROM duckdb_views() WHERE view_name = 'jobs'").fetchone() != (0,):
-        connection.execute("ALTER VIEW jobs RENAME TO trace_jobs")  # `jobs` are those of the runs
-    for view in (views.EVENTS, views.BOUNDS, *views.VIEWS[1:]):
-        columns = ", ".join(f'"{name}"' for name, _ in view.columns)
-        select = view.select
-        if view.name not in kept:
-            select = select.replace("parsed_events", "all_events")
-        else:
-            select = f"{select} UNION ALL SELECT * FROM {duckdb_literals.parquet(kept[view.name])}"
-        connection.execute(f"CREATE VIEW {view.name} ({columns}) AS {select}")
-
-
-def _current(events: str) -> str:
-    """Returns the SELECT with payloads of older versions converted to the current one."""
-    if not UPCAST:
-        return events
-    older = " OR ".join(f"(type = '{name}' AND version = {version})" for name, version in sorted(UPCAST))
-    text = f"CASE WHEN {older} THEN upcast_payload(type, version, payload) ELSE payload END AS payload"
-    return f"SELECT * REPLACE ({text}) FROM ({events})"
-
-
-def _upcast(name: str, version: int, payload: str) -> str:
-    return canonical(upcast(name, version, json.loads(payload), name)[1])
-
-
-def _files(stored: Stored) -> list[Path]:
-    return [run_dir / piece.data_name for run_dir, contents in stored for piece in contents.pieces]
 
 
 def describe() -> str:
     """Returns the documentation of the views over the logs."""
     return views.describe()
-
-
-_SUMMARY = pa.schema(
-    [
-        ("run", pa.string()),
-        ("finished", pa.bool_()),
-        ("events", pa.int64()),
-        ("segments", pa.int64()),
-        ("stored_bytes", pa.int64()),
-        ("digest", pa.string()),
-        ("chain_head", pa.string()),
-    ]
-)
-
-
-def _summary(run_dir: Path, contents: SegmentIndex) -> dict[str, Any]:
-    sizes = (contents.final, contents.end, len(contents.pieces), contents.size_bytes)
-    values = (run_dir.name, *sizes, contents.stream, contents.head)
-    return dict(zip(_SUMMARY.names, values, strict=True))
-
-
-def _tails(stored: Stored) -> pa.Table:
-    """Returns the events that are in no segment yet, with the name of their run."""
-    tails = [(run_dir.name, contents.tail.table) for run_dir, contents in stored if contents.tail]
-    named = [table.add_column(0, "run", [[name] * table.num_rows]) for name, table in tails]
-    empty = pa.schema([("run", pa.string()), *segment.SCHEMA]).empty_table()
-    return pa.concat_tables([empty, *named])
-
-
-def _union(files: list[Path]) -> str:
-    """Returns the SELECT over all segments and tails; the name of the run is that of the directory."""
-    columns = ", ".join(segment.SCHEMA.names)
-    tails = f"SELECT run, {columns} FROM tail_events"
-    if not files:
-        return tails
-    source = duckdb_literals.parquet(files, "filename = true")
-    return f"SELECT string_split(filename, '/')[-2] AS run, {columns} FROM {source} UNION ALL {tails}"

@@ -40,7 +40,7 @@ FILE_SIGNS = "./\\:*?["
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """One query that may be run: its text, and the names of tables and views in it in lower case."""
+    """One query that may be run: its text, and what it names in lower case: tables, views, lists of them."""
 
     text: str
     tables: frozenset[str]
@@ -67,7 +67,7 @@ def checked(connection: duckdb.DuckDBPyConnection, sql: str) -> Statement:
         if part.get("class") in ("FUNCTION", "WINDOW"):
             _check_function(str(part.get("function_name", "")).lower())
         if part.get("type") == "TABLE_FUNCTION":
-            _check_table_function(part)
+            tables |= _check_table_function(part)
         if part.get("type") in ("BASE_TABLE", "SHOW_REF"):
             tables.add(_check_table(part))
     return Statement(text, frozenset(tables))
@@ -109,13 +109,15 @@ def _check_function(name: str) -> None:
         raise UsageError(f"twin sql does not call {name}(): a query works on the rows of the views only")
 
 
-def _check_table_function(part: dict[str, Any]) -> None:
+def _check_table_function(part: dict[str, Any]) -> set[str]:
+    """Returns the name of the function if it lists what the connection offers."""
     name = str((part.get("function") or {}).get("function_name", "")).lower()
     if name not in TABLE_FUNCTIONS:
         raise UsageError(
             f"twin sql does not call {name}() in FROM: a query reads the views, no files, settings or other "
             f"statements\nallowed there: {', '.join(TABLE_FUNCTIONS)}"
         )
+    return {name} if name.startswith("duckdb_") else set()
 
 
 def _check_table(part: dict[str, Any]) -> str:
