@@ -7,8 +7,8 @@ A scenario is a name, or `name@dataset`. A cell is one scenario and seed: Hi-PPO
 `twin train` does, from the weights that ship on the training window; then every policy runs in the same world
 of that seed over the test window, and the clairvoyant bound is taken over all plans that they used. Progress
 counts the iteration under way by its share. `run` keeps one JSON file a cell and skips what is there, so it
-can be interrupted, and several processes can share the scenarios; `page` writes the tables from the files,
-and that of the README. With `--as-it-ships` nothing is trained, and Hi-PPO has the weights that ship: for
+can be interrupted and taken up another day, and several processes can share the scenarios; `page` writes the
+tables from the files, and that of the README. With `--as-it-ships` nothing is trained, and Hi-PPO has the weights that ship: for
 sets on which a training takes hours.
 """
 
@@ -51,7 +51,8 @@ from twin.scenario import prepare as scenarios
 from twin.scenario.prepare import PreparedScenario, Window, prepare
 
 ROOT = Path(__file__).parents[2]
-KEPT = ROOT / ".twin" / "regret"
+KEPT = ROOT / "docs" / "measured" / "cells" / "regret"
+"""Committed, so that cells of several days and machines add up."""
 PAGE, README = ROOT / "docs" / "measured" / "regret.md", ROOT / "README.md"
 
 
