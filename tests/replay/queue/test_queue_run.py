@@ -120,7 +120,7 @@ def kept_example(store: Path, policy: str) -> str:
     return compare(queue_log.TARGET, [policy], keep=store).runs[policy]
 
 
-@pytest.mark.parametrize("policy", ["easy", "las", "conservative", "wfp3+easy"])
+@pytest.mark.parametrize("policy", ["easy", "las", "fair-tree-12h+easy", "conservative", "wfp3+easy"])
 def test_a_run_is_made_again_from_its_events_alone(tmp_path: Path, policy: str) -> None:
     report = audit(tmp_path, kept_example(tmp_path, policy))
     assert report.ok and report.notes == () and report.events > 1_200
