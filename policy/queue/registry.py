@@ -65,6 +65,13 @@ def names() -> Iterator[str]:
         yield from (f"{order}+{backfill}" for backfill in OVERTAKING)
 
 
+def known(name: str) -> bool:
+    """Returns True for a name that makes a recipe, with a half-life in it or without."""
+    order, plus, backfill = name.partition("+")
+    base = "fair-tree" if HALF_LIFE.fullmatch(order) else order
+    return f"{base}{plus}{backfill}" in names()
+
+
 def recipe(name: str) -> QueueRecipe:
     """Returns the recipe of that name: an order, ORDER+BACKFILL, or a name of the field.
 

@@ -29,8 +29,8 @@ def ignore(time: int, job: int, start: int) -> None:
 
 
 def usage_of(keys: OrderKeys, runs: list[tuple[int, int, int]], now: int) -> float:
-    """Returns what an order counts of a user whose jobs had these processors from a time to another one, which
-    lies behind `now` while they run."""
+    """Returns what an order counts of a user with these runs: processors, begin, and end, which lies behind
+    `now` for a job that runs."""
     if keys.usage == "held":
         return sum(size for size, _, end in runs if end > now)
     spans = [(size, begin, min(end, now)) for size, begin, end in runs]

@@ -84,6 +84,7 @@ def test_the_half_life_is_part_of_the_name() -> None:
     assert (made.name, made.backfill) == ("fair-tree-2d+easy", "easy")
     assert made.keys(JOBS, PREDICTED).half_life_s == 2 * 86_400
     assert registry.recipe("fair-tree").keys(JOBS, PREDICTED).half_life_s == 7 * 86_400
+    assert registry.known("fair-tree-2d+easy") and not registry.known("fair-tree-2d+esy")
     with pytest.raises(UsageError, match="fair-tree-0d"):
         registry.recipe("fair-tree-0d")
 
