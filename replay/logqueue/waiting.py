@@ -9,9 +9,9 @@ import numpy as np
 from ingest.core.errors import UsageError
 from ingest.core.units import NS_PER_S, to_ns
 from policy.queue.registry import recipe
-from replay.queue import start_forecast
-from replay.queue.logged_run import LoggedQueue, load, used_processors
-from replay.queue.start_forecast import StartForecast
+from replay.logqueue import start_forecast
+from replay.logqueue.logged_run import LoggedQueue, load, used_processors
+from replay.logqueue.start_forecast import StartForecast
 from twin.queue.jobs import Int
 from twin.queue.recipe import OrderKeys
 from twin.queue.referee import usage_of

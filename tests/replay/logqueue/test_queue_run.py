@@ -10,10 +10,10 @@ from ingest.core.errors import UsageError
 from policy.queue.registry import recipe
 from replay.audit.audit import audit
 from replay.log.run_log import RunReader, RunWriter
+from replay.logqueue import logged_run, run_events, start_forecast, waiting
+from replay.logqueue.comparison import compare
+from replay.logqueue.logged_run import contradictions, load, looks_ahead, used_processors
 from replay.metrics import kpis
-from replay.queue import logged_run, run_events, start_forecast, waiting
-from replay.queue.comparison import compare
-from replay.queue.logged_run import contradictions, load, looks_ahead, used_processors
 from replay.report import page, queue_page
 from replay.sql.query import query
 from replay.store import run_index
