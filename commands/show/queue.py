@@ -24,7 +24,7 @@ if TYPE_CHECKING:  # a command loads only what it needs
 
 COLUMNS = (
     "policy", "jobs", "wait s", "p95", "JCT s", "bounded slowdown", "95 % interval", "p95", "60 s",
-    "utilisation %", "Jain of users", "makespan h", "overtaking %",
+    "utilisation %", "Jain of users", "unfair %", "makespan h", "overtaking %",
 )  # fmt: skip
 NODE_COLUMNS = (
     "policy", "placement", "jobs", "wait s", "p95", "bounded slowdown", "p95", "utilisation %",
@@ -37,7 +37,7 @@ POWER_COLUMNS = (
 )  # fmt: skip
 CHANGING_COLUMNS = (
     "policy", "jobs", "JCT h", "p95", "wait h", "bounded slowdown", "makespan h", "utilisation %",
-    "deadlines met %", "preemptions", "most of a job", "changes", "lost GPU h",
+    "unfair %", "deadlines met %", "preemptions", "most of a job", "changes", "lost GPU h",
 )  # fmt: skip
 
 SITE_COLUMNS = (
@@ -65,8 +65,8 @@ def changing(console: Console, found: "ChangingComparison") -> None:
         (
             name, one.jobs - one.refused, one.avg_jct_s / 3600, one.p95_jct_s / 3600, one.avg_wait_s / 3600,
             one.avg_bounded_slowdown, one.makespan_s / 3600, 100 * one.utilisation,
-            "" if one.deadlines_met is None else 100 * one.deadlines_met, one.preemptions,
-            one.most_preemptions, one.changes, one.lost_gpu_h,
+            100 * one.unfair_jobs, "" if one.deadlines_met is None else 100 * one.deadlines_met,
+            one.preemptions, one.most_preemptions, one.changes, one.lost_gpu_h,
         )
         for name, one in found.figures.items()
     ]  # fmt: skip
@@ -283,7 +283,7 @@ def _row(name: str, one: "QueueFigures", sure: "QueueIntervals | None") -> tuple
         name, one.jobs, one.avg_wait_s, one.p95_wait_s, one.avg_jct_s, one.avg_bounded_slowdown,
         _interval(None if sure is None else sure.slowdown),
         one.p95_bounded_slowdown, one.avg_bounded_slowdown_60s, 100 * one.utilisation, one.jain_users,
-        one.makespan_s / 3600, 100 * one.backfilled,
+        100 * one.unfair_jobs, one.makespan_s / 3600, 100 * one.backfilled,
     )  # fmt: skip
 
 

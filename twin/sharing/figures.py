@@ -11,7 +11,7 @@ import numpy as np
 
 from ingest.core.units import NS_PER_S
 from twin.queue.jobs import UNKNOWN, Int
-from twin.queue.metrics import TAU_S
+from twin.queue.metrics import TAU_S, finish_time_fairness
 from twin.sharing.engine import WIDTH, SharedSchedule, SharingWorld
 from twin.sharing.progress import ENDED, REFUSED, initial
 
@@ -25,6 +25,7 @@ class SharingFigures:
 
     refused: jobs that the scheduler turned away, as it saw that their deadline could not be met.
     deadlines_met: share of the jobs with a deadline that ended by it, refused ones missed; None without any.
+    worst_finish_time_fairness, unfair_jobs: as in `twin.queue.metrics`, run alone on the GPUs asked for.
     preemptions: how often a running job lost all its GPUs; most_preemptions: the most of one job.
     changes: resumes, moves and resizes, each of which may pause its job.
     lost_gpu_h: GPU-hours held in pauses. utilisation: GPU-time held over that of the nodes in the makespan.
@@ -41,6 +42,8 @@ class SharingFigures:
     makespan_s: float
     utilisation: float
     deadlines_met: float | None
+    worst_finish_time_fairness: float
+    unfair_jobs: float
     preemptions: int
     most_preemptions: int
     changes: int
@@ -61,6 +64,7 @@ def sharing_figures(done: SharedSchedule) -> SharingFigures:
     submit, end = jobs.submit_ns[ran], s.ended[ran]
     wait_s, jct_s = (s.first[ran] - submit) / NS_PER_S, (end - submit) / NS_PER_S
     span_ns = int(end.max() - jobs.submit_ns.min()) if ran.any() else 0
+    rho = finish_time_fairness(submit, end, jobs.run_ns[ran], jobs.processors[ran], done.world.gpus)
     run_s = np.maximum(jobs.run_ns[ran] / NS_PER_S, TAU_S)
     return SharingFigures(
         jobs=len(jobs),
@@ -74,6 +78,8 @@ def sharing_figures(done: SharedSchedule) -> SharingFigures:
         makespan_s=span_ns / NS_PER_S,
         utilisation=_held_ns(done) / (done.world.gpus * span_ns) if span_ns else 0.0,
         deadlines_met=_met(done),
+        worst_finish_time_fairness=float(rho.max()) if len(rho) else 1.0,
+        unfair_jobs=_mean(rho > 1),
         preemptions=int(s.preempted.sum()),
         most_preemptions=int(s.preempted.max()),
         changes=int(s.changed.sum()),

@@ -31,6 +31,28 @@ def test_figures_by_hand() -> None:
     assert found.backfilled == pytest.approx(1 / 3)
 
 
+def test_finish_time_fairness_by_hand() -> None:
+    # Three jobs until 10, two until 30, one until 45: N is 3, 70 / 30, 85 / 45; shares of 4 processors.
+    rho = [10 / (10 * 3), 30 / (20 * (2 * 70 / 30) / 4), 45 / (5 * 85 / 45)]
+    found = metrics.figures(schedule())
+    assert found.worst_finish_time_fairness == pytest.approx(rho[2]) and found.unfair_jobs == 2 / 3
+    one, done = metrics.finish_time_fairness, schedule()
+    values = one(done.jobs.submit_ns, done.end_ns, done.jobs.run_ns, done.jobs.processors, 4)
+    assert values.tolist() == pytest.approx(rho)
+
+
+def test_a_job_alone_is_treated_fairly_and_one_of_no_length_is_no_matter() -> None:
+    jobs = QueueJobs.of_seconds([0, 20], [10, 0], [1, 4])
+    done = QueueSchedule(jobs, 4, jobs.submit_ns, np.zeros(2, np.bool_))
+    found = metrics.figures(done)
+    assert (found.worst_finish_time_fairness, found.unfair_jobs) == (1.0, 0.0)
+
+
+def test_deadlines_met_by_hand() -> None:
+    assert metrics.figures(schedule(deadline=[10, 29, -1])).deadlines_met == 0.5
+    assert metrics.figures(schedule()).deadlines_met is None
+
+
 def test_without_users_there_is_no_fairness_among_them() -> None:
     assert metrics.figures(schedule()).jain_users is None
 
