@@ -1,16 +1,17 @@
 """Compiled choice of the way in which a job runs, among those for which GPUs are free and links alive.
 
 Each rule ranks ways by two whole numbers (`SITE_RULES` says which). The rule `learned` takes the highest
-score of a multilayer perceptron over `SITE_FEATURES` of a job on a way, all of which are known then. Five of
-them say which way a rule would take: a network that passes one of those on is that rule. Scores are logits:
-with a trail standard Gumbel noise is added, so that a way is drawn from the softmax, and every choice among
-two ways or more is recorded.
+score of a multilayer perceptron over `SITE_FEATURES` of a job on a way, all of which are known then. Six of
+them say which way a rule would take: a network that passes one of those on is that rule. A way whose GPUs are
+not free may be chosen too: then the job waits. Scores are logits: with a trail standard Gumbel noise is added,
+so that a way is drawn from the softmax, and every choice among two ways or more is recorded.
 """
 
 import math
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ingest.core.compiled import njit
 from ingest.core.units import NS_PER_S
@@ -25,15 +26,15 @@ from twin.sites.reservations import SiteProfile
 FIRST_SITE, LEAST_EGRESS, FASTEST, AT_DATA, LEAST_LOADED, GREENEST, LEARNED = range(len(SITE_RULES))
 NS_PER_MS = 1_000_000
 SITE_FEATURES = (
-    "first-site", "least-egress", "fastest", "least-loaded", "greenest", "at data", "length", "egress",
-    "carbon", "intensity", "busy share", "free share", "estimate", "size", "wait", "queue length",
+    "first-site", "least-egress", "fastest", "least-loaded", "greenest", "at-data", "free", "length",
+    "egress", "carbon", "intensity", "busy share", "free share", "estimate", "size", "wait", "queue length",
 )  # fmt: skip
-"""1 if that rule takes this way, for five rules; 1 if the home is the site of the data. Log of predicted
-seconds from start to end + 1 over the least of the ways; log(1 + US dollars that leave a site); log of carbon
-+ 1 over the least; kg/kWh of the home; share of GPUs in use at the busiest site of the way, and of those free
-at all sites; log(1 + predicted seconds) / 10; share of all GPUs that it asks for; log(1 + seconds waited) /
-10; log(1 + jobs waiting) / 5."""
-HINTS = (FIRST_SITE, LEAST_EGRESS, FASTEST, LEAST_LOADED, GREENEST)
+"""1 if that rule takes this way, for six rules; 1 if its GPUs are free. Log of predicted seconds from start
+to end + 1 over the least of the ways; log(1 + US dollars that leave a site); log of carbon + 1 over the
+least; kg/kWh of the home; share of GPUs in use at the busiest site of the way, and of those free at all
+sites; log(1 + predicted seconds) / 10; share of all GPUs that it asks for; log(1 + seconds waited) / 10;
+log(1 + jobs waiting) / 5."""
+HINTS = (FIRST_SITE, LEAST_EGRESS, FASTEST, LEAST_LOADED, GREENEST, AT_DATA)
 """Rules of the first features, in their order."""
 ROWS, CHOICES = 0, 2
 """Places of `Choosing.counts`, beside the state of the generator: rows and choices recorded."""
@@ -203,72 +204,88 @@ def _scored(
     jobs: Inputs, pool: Pool, state: Running, asked: SiteJobs, links: SiteLinks, options: SiteOptions,
     by: Choosing, job: int, time: int,
 ) -> int:  # fmt: skip
-    """The way with the highest score; -1: none."""
-    step, size, count = state.step[0], asked.size[job], 0
+    """The way with the highest score; -1 if its GPUs are not free, or those of no way are."""
+    step, size, count, free = state.step[0], asked.size[job], 0, 0
     most = options.first[size + 1] - options.first[size]
-    ways, lengths = np.zeros(most, np.int64), np.zeros(most, np.int64)
+    ways, lengths, now = np.zeros(most, np.int64), np.zeros(most, np.int64), np.zeros(most, np.bool_)
     for option in range(options.first[size], options.first[size + 1]):
-        if fits(state.free, options.need[option]):
-            length = length_of(jobs, step, asked, links, options, job, option)
-            if length != NOT_YET:
-                ways[count], lengths[count] = option, length
-                count += 1
-    if count < 2:
-        return int(ways[0]) if count else -1
-    rows = _features(jobs, pool, state, asked, links, options, by, job, time, ways[:count], lengths[:count])
-    recorded = len(by.rows) > 0
+        length = length_of(jobs, step, asked, links, options, job, option)
+        if length != NOT_YET:
+            ways[count], lengths[count] = option, length
+            now[count] = fits(state.free, options.need[option])
+            free += now[count]
+            count += 1
+    if not free:
+        return -1
+    if count == 1:
+        return int(ways[0])
+    rows = _features(
+        jobs, pool, state, asked, links, options, by, job, time, ways[:count], lengths[:count], now
+    )
     best, best_score = 0, -np.inf
     for i in range(count):
         score = forward(rows[i], by.widths, by.weights, by.hidden)
-        if recorded:
+        if len(by.rows):
             score += gumbel(by.counts)
         if score > best_score:
             best, best_score = i, score
-    begin, taken = by.counts[ROWS], by.counts[CHOICES]
-    if recorded and begin + count <= len(by.rows):
-        by.rows[begin] = rows[best]
-        others = begin + 1
-        for i in range(count):
-            if i != best:
-                by.rows[others] = rows[i]
-                others += 1
-        by.choices[taken, CHOICE_BEGIN], by.choices[taken, CHOICE_COUNT] = begin, count
-        by.choices[taken, CHOICE_NS], by.choices[taken, CHOICE_JOB] = time, job
-        by.counts[ROWS] += count
-        by.counts[CHOICES] += 1
-    return int(ways[best])
+    if by.counts[ROWS] + count <= len(by.rows):
+        _record(by, rows, best, job, time)
+    return int(ways[best]) if now[best] else -1
+
+
+@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+def _record(by: Choosing, rows: Float, best: int, job: int, time: int) -> None:
+    """Keeps the rows of a choice, the chosen one first."""
+    begin, taken = by.counts[ROWS], by.choices[by.counts[CHOICES]]
+    by.rows[begin] = rows[best]
+    by.rows[begin + 1 : begin + 1 + best] = rows[:best]
+    by.rows[begin + 1 + best : begin + len(rows)] = rows[best + 1 :]
+    taken[CHOICE_BEGIN], taken[CHOICE_COUNT] = begin, len(rows)
+    taken[CHOICE_NS], taken[CHOICE_JOB] = time, job
+    by.counts[ROWS] += len(rows)
+    by.counts[CHOICES] += 1
 
 
 @njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
 def _features(
     jobs: Inputs, pool: Pool, state: Running, asked: SiteJobs, links: SiteLinks, options: SiteOptions,
-    by: Choosing, job: int, time: int, ways: Int, lengths: Int,
+    by: Choosing, job: int, time: int, ways: Int, lengths: Int, now: NDArray[np.bool_],
 ) -> Float:  # fmt: skip
-    """Features (ways, F) of a job on each way."""
+    """Features (ways, F) of a job on each way; `now`: whether its GPUs are free."""
     rows = np.zeros((len(ways), len(SITE_FEATURES)))
     for place, rule in enumerate(HINTS):
         best, best_major, best_minor = -1, 0, 0
-        for i, option in enumerate(ways):
-            major, minor = ranks(jobs, state, asked, links, options, by, rule, job, option, lengths[i], time)
-            if best < 0 or major < best_major or (major == best_major and minor < best_minor):
-                best, best_major, best_minor = i, major, minor
-        rows[best, place] = 1.0
-    now = np.searchsorted(by.carbon.at, time, side="right") - 1
+        bound, data = bound_to_data(asked, options, rule, job), asked.data_at[job]
+        for patient in range(2):
+            for i, option in enumerate(ways):
+                if (not now[i] and not patient) or (bound and options.home[option] != data):
+                    continue
+                major, minor = ranks(
+                    jobs, state, asked, links, options, by, rule, job, option, lengths[i], time
+                )
+                if best < 0 or major < best_major or (major == best_major and minor < best_minor):
+                    best, best_major, best_minor = i, major, minor
+            if best >= 0:
+                break
+        if best >= 0:
+            rows[best, place] = 1.0
+    step = np.searchsorted(by.carbon.at, time, side="right") - 1
     shortest, machine = lengths.min(), by.gpus.sum()
     least = _carbon(options, by, ways[0], lengths[0], time)
     for i, option in enumerate(ways):
         least = min(least, _carbon(options, by, option, lengths[i], time))
     for i, option in enumerate(ways):
         row, home = rows[i], options.home[option]
-        row[5] = 1.0 if home == asked.data_at[job] else 0.0
-        row[6] = math.log((lengths[i] / NS_PER_S + 1) / (shortest / NS_PER_S + 1))
-        row[7] = math.log(1 + _nano_usd(jobs, asked, links, options, job, option) / 1e9)
-        row[8] = math.log((_carbon(options, by, option, lengths[i], time) + 1) / (least + 1))
-        row[9] = by.carbon.mg_kwh[now, home] / 1e6
-        row[10] = _busy_ppm(state, options, by, option) / 1e6
-        row[11] = state.free.sum() / machine
-        row[12] = math.log(1 + jobs.predicted[job] / NS_PER_S) / 10
-        row[13] = options.need[option].sum() / machine
-        row[14] = math.log(1 + (time - jobs.submit[job]) / NS_PER_S) / 10
-        row[15] = math.log(1.0 + pool.now[WAITING]) / 5
+        row[6] = 1.0 if now[i] else 0.0
+        row[7] = math.log((lengths[i] / NS_PER_S + 1) / (shortest / NS_PER_S + 1))
+        row[8] = math.log(1 + _nano_usd(jobs, asked, links, options, job, option) / 1e9)
+        row[9] = math.log((_carbon(options, by, option, lengths[i], time) + 1) / (least + 1))
+        row[10] = by.carbon.mg_kwh[step, home] / 1e6
+        row[11] = _busy_ppm(state, options, by, option) / 1e6
+        row[12] = state.free.sum() / machine
+        row[13] = math.log(1 + jobs.predicted[job] / NS_PER_S) / 10
+        row[14] = options.need[option].sum() / machine
+        row[15] = math.log(1 + (time - jobs.submit[job]) / NS_PER_S) / 10
+        row[16] = math.log(1.0 + pool.now[WAITING]) / 5
     return rows

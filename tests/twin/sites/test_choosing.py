@@ -79,4 +79,4 @@ def test_a_trail_holds_every_choice_and_follows_from_its_seed() -> None:
     assert by.counts[CHOICES] >= 2 and (by.choices[: by.counts[CHOICES], CHOICE_COUNT] == 2).all()
     rows = by.rows[: by.counts[ROWS]]
     assert rows[:, : len(HINTS)].sum() == len(HINTS) * by.counts[CHOICES]  # each rule takes one way
-    assert rows[:, 9].max() == 0.4  # kg/kWh
+    assert rows[:, 10].max() == 0.4  # kg/kWh
