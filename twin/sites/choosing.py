@@ -3,8 +3,8 @@
 Each rule ranks ways by two whole numbers (`SITE_RULES` says which). The rule `learned` takes the highest
 score of a multilayer perceptron over `SITE_FEATURES` of a job on a way, all of which are known then. Six of
 them say which way a rule would take: a network that passes one of those on is that rule. A way whose GPUs are
-not free may be chosen too: then the job waits. Scores are logits: with a trail standard Gumbel noise is added,
-so that a way is drawn from the softmax, and every choice among two ways or more is recorded.
+not free may be chosen too: then the job waits. Scores are logits: with a trail standard Gumbel noise is
+added, so that a way is drawn from the softmax, and every choice among two ways or more is recorded.
 """
 
 import math
