@@ -13,10 +13,14 @@ SITE_CHOICES: dict[str, SiteChoice] = {
         SiteChoice("least-egress", "the least money for what leaves a site", "folklore"),
         SiteChoice("fastest", "the earliest predicted end, transfer included", "folklore"),
         SiteChoice("at-data", "where the data lie, however long that takes", "Zaharia et al., 2010"),
+        SiteChoice("least-loaded", "the least share of GPUs in use", "folklore"),
         SiteChoice("first-site", "the first site with free GPUs", "folklore"),
     )
 }
 """The first one is what a queue over sites has if none is named."""
+GREENEST = SiteChoice("greenest", "the least carbon, at the intensity of now", "folklore")
+"""Not among those of a scenario, which says no intensities of its sites."""
+BY_NETWORK = SiteChoice("learned", "the highest score of a network", "Hi-PPO")
 
 
 def site_choice(name: str) -> SiteChoice:

@@ -34,11 +34,15 @@ LEDGER = SqlView(
         ("carbon_g", "grams; NULL without --carbon"),
         ("cost_usd", "dollars; NULL without --price"),
         ("energy_pj", "picojoules, exact; they sum to those of `site_power`"),
+        ("gpu_ns", "processors x nanoseconds, exact; they sum to those of the jobs"),
+        ("carbon_exact", "picojoules x micrograms a kWh, exact; 3.6e24 of them are a gram"),
+        ("cost_exact", "picojoules x microdollars a MWh, exact; 3.6e27 of them are a dollar"),
     ),
     """
     SELECT run, payload->>'$.owner', (payload->>'$.jobs')::BIGINT, (payload->>'$.gpu_ns')::HUGEINT / 3.6e12,
     (payload->>'$.energy_pj')::HUGEINT / 3.6e18, (payload->>'$.carbon')::HUGEINT / 3.6e24,
-    (payload->>'$.cost')::HUGEINT / 3.6e27, (payload->>'$.energy_pj')::HUGEINT
+    (payload->>'$.cost')::HUGEINT / 3.6e27, (payload->>'$.energy_pj')::HUGEINT,
+    (payload->>'$.gpu_ns')::HUGEINT, (payload->>'$.carbon')::HUGEINT, (payload->>'$.cost')::HUGEINT
     FROM parsed_events WHERE type = 'account_charged'
     """,
 )

@@ -113,9 +113,9 @@ def score(jobs: Inputs, pool: Pool, own: Scoring, time: int) -> None:
         at[0] = math.log(1.0 + (time - jobs.submit[job]) / NS_PER_S) / 10
         at[1], at[2], at[3] = own.fixed[job, 0], own.fixed[job, 1], own.fixed[job, 2]
         at[4] = own.history[jobs.user[job]]
-        pool.key[job] = -_logit(own)
+        pool.key[job] = -forward(own.features, own.widths, own.weights, own.hidden)
         if recorded:
-            pool.key[job] -= _gumbel(own)
+            pool.key[job] -= gumbel(own.counts)
             _write_row(own, job)
 
 
@@ -126,17 +126,18 @@ def _youngest(waiting: Int) -> int:
 
 
 @njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
-def _logit(own: Scoring) -> float:
-    """Returns the score of the features; weights of a layer are (inputs, outputs), then its biases."""
-    values, used, layers = own.features, 0, len(own.widths) - 1
+def forward(values: Float, widths: Int, weights: Float, hidden: Float) -> float:
+    """Returns the score of the features; weights of a layer are (inputs, outputs), then its biases. `hidden`
+    (2, widest layer) is room to work in."""
+    used, layers = 0, len(widths) - 1
     for layer in range(layers):
-        inputs, outputs = own.widths[layer], own.widths[layer + 1]
-        out, biases = own.hidden[layer % 2], used + inputs * outputs
+        inputs, outputs = widths[layer], widths[layer + 1]
+        out, biases = hidden[layer % 2], used + inputs * outputs
         for o in range(outputs):
-            out[o] = own.weights[biases + o]
+            out[o] = weights[biases + o]
         for i in range(inputs):
             for o in range(outputs):
-                out[o] += values[i] * own.weights[used + i * outputs + o]
+                out[o] += values[i] * weights[used + i * outputs + o]
         if layer < layers - 1:
             for o in range(outputs):
                 out[o] = max(out[o], 0.0)
@@ -145,10 +146,11 @@ def _logit(own: Scoring) -> float:
 
 
 @njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
-def _gumbel(own: Scoring) -> float:
-    """Returns a draw of the standard Gumbel distribution (SplitMix64; Steele, Lea and Flood, OOPSLA 2014)."""
-    own.counts[SEED] += -7046029254386353131  # 0x9E3779B97F4A7C15, as 64 bits with a sign
-    z = np.uint64(own.counts[SEED])
+def gumbel(counts: Int) -> float:
+    """Returns a draw of the standard Gumbel distribution (SplitMix64; Steele, Lea and Flood, OOPSLA 2014);
+    the state of the generator is `counts[SEED]`."""
+    counts[SEED] += -7046029254386353131  # 0x9E3779B97F4A7C15, as 64 bits with a sign
+    z = np.uint64(counts[SEED])
     z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     z = z ^ (z >> np.uint64(31))

@@ -27,13 +27,15 @@ NANO_USD_KB = 1_000
 NOWHERE = -1
 """Site of the data of a job that has none."""
 
-SiteRule = Literal["first-site", "least-egress", "fastest", "at-data"]
+SiteRule = Literal["first-site", "least-egress", "fastest", "at-data", "least-loaded", "greenest", "learned"]
 SITE_RULES: tuple[SiteRule, ...] = get_args(SiteRule)
 """What a way to run a job is chosen by, among those for which GPUs are free and links alive, the first of
 equals. first-site: the order of the sites. least-egress: the money for data and messages that leave a site,
 then the earliest predicted end. fastest: the earliest predicted end, transfer included, then the money.
 at-data: only ways whose home is the site of its data, if
-there are any."""
+there are any. least-loaded: the least share of GPUs in use, of its busiest site, then the earliest end.
+greenest: the least carbon by the predicted run and the present intensity, then the earliest end. learned: the
+highest score of a network (`choosing.py`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +90,14 @@ class SiteJobs(NamedTuple):
     size: Int
     data_kb: Int
     data_at: Int
+
+
+class SiteCarbon(NamedTuple):
+    """Carbon intensity of the sites as step functions: the beginning of each step (S,), ns, the first 0, and
+    milligrams a kilowatt-hour (S, K)."""
+
+    at: Int
+    mg_kwh: Int
 
 
 def single_sites(sizes: Int, gpus: Int, steps: int) -> SiteOptions:

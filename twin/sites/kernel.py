@@ -6,8 +6,6 @@ rate is that of its way in the present step of the links: when they change, what
 so is its end. Predicted ends assume that links stay as they are. `referee.py` has the same meaning in SimPy.
 """
 
-from typing import NamedTuple
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -33,36 +31,39 @@ from twin.queue.pool import (
 from twin.queue.recipe import Backfill, OrderKeys
 from twin.queue.reservations import NOT_YET
 from twin.queue.rules import INSTANT
-from twin.sites.inputs import FULL_RATE, NOWHERE, SITE_RULES, SiteJobs, SiteLinks, SiteOptions, SiteRule
-from twin.sites.reservations import SiteProfile, change, give_from, lasts, no_profile, restart
-
-FIRST_SITE, LEAST_EGRESS, FASTEST, AT_DATA = range(len(SITE_RULES))
-NS_PER_MS = 1_000_000
-
-
-class Running(NamedTuple):
-    """One element a job: its way, 1 while its data come and 0 when it runs, what is left (kB x ns a second,
-    or ns of work x rate), since when at which speed, its end; `of` lists the jobs that run, as started.
-
-    free: GPUs of each site. step (1,): the present step of the links. profile: what is reserved."""
-
-    option: Int
-    coming: Int
-    left: Int
-    since: Int
-    speed: Int
-    end: Int
-    of: Int
-    free: Int
-    step: Int
-    profile: SiteProfile
+from twin.sites.choosing import (
+    Choosing,
+    Running,
+    after,
+    bound_to_data,
+    choose,
+    choosing_of,
+    fits,
+    length_of,
+    needs,
+    ranks,
+)
+from twin.sites.inputs import (
+    FULL_RATE,
+    NOWHERE,
+    SITE_RULES,
+    SiteCarbon,
+    SiteJobs,
+    SiteLinks,
+    SiteOptions,
+    SiteRule,
+)
+from twin.sites.reservations import change, give_from, lasts, no_profile, restart
 
 
 def play(
     jobs: QueueJobs, predicted: Int, asked: SiteJobs, gpus: Int, links: SiteLinks, options: SiteOptions,
-    keys: OrderKeys, backfill: Backfill, rule: SiteRule,
+    keys: OrderKeys, backfill: Backfill, rule: SiteRule, carbon: SiteCarbon | None = None,
+    by: Choosing | None = None,
 ) -> tuple[Int, Int, Int, NDArray[np.bool_]]:  # fmt: skip
     """Returns start and end (n,), nanoseconds, the way (n,) of each job, and which overtook the head.
+
+    `by` is the choice of a network, and its trail; without it, that of the rule.
 
     Raises:
         UsageError: a job waits for a link that stays dead, or the last jobs end later than a time can be.
@@ -76,7 +77,8 @@ def play(
     profile = no_profile(count if backfill == "conservative" else 0, len(gpus))
     state = Running(option, coming, left, since, speed, end, of, free, np.zeros(1, np.int64), profile)
     flags = flags_of(keys, backfill, INSTANT)
-    if not _play(inputs, flags, pool, state, asked, links, options, SITE_RULES.index(rule)):
+    made = choosing_of(SITE_RULES.index(rule), gpus, carbon, None) if by is None else by
+    if not _play(inputs, flags, pool, state, asked, links, options, made):
         raise UsageError(
             "a job waits for a link that stays dead, or the queue grows beyond 73 years: change the links, "
             "or take fewer jobs"
@@ -87,7 +89,7 @@ def play(
 @njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
 def _play(
     jobs: Inputs, flags: Flags, pool: Pool, state: Running, asked: SiteJobs, links: SiteLinks,
-    options: SiteOptions, rule: int,
+    options: SiteOptions, by: Choosing,
 ) -> bool:  # fmt: skip
     """Runs until every job has ended; returns False if some never does."""
     count, now, arrived, steps = len(jobs.submit), pool.now, 0, len(links.at)
@@ -109,9 +111,9 @@ def _play(
             submit(jobs, flags, pool, arrived)
             arrived += 1
         if now[WAITING] and flags.backfill == CONSERVATIVE:
-            _start_reserved(jobs, flags, pool, state, asked, links, options, rule, time, ended)
+            _start_reserved(jobs, flags, pool, state, asked, links, options, by, time, ended)
         elif now[WAITING]:
-            _pass(jobs, flags, pool, state, asked, links, options, rule, time)
+            _pass(jobs, flags, pool, state, asked, links, options, by, time)
     return True
 
 
@@ -120,20 +122,6 @@ def _advance(state: Running, job: int, time: int) -> None:
     """Takes off what was done since the last change of speed."""
     state.left[job] = max(0, state.left[job] - state.speed[job] * (time - state.since[job]))
     state.since[job] = time
-
-
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
-def _needs(left: int, speed: int) -> int:
-    """Nanoseconds for what is left, rounded up."""
-    if left == 0:
-        return 0
-    return int(NOT_YET if speed == 0 else -(-left // speed))
-
-
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
-def _after(time: int, length: int) -> int:
-    """Time plus a length that may be for ever."""
-    return NOT_YET if length > LATEST_NS or time > LATEST_NS else time + length
 
 
 @njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
@@ -146,7 +134,7 @@ def _set_speed(
         state.speed[job] = links.kb_s[step, asked.data_at[job], options.home[option]]
     else:
         state.speed[job] = options.rate[step, option]
-    state.end[job] = _after(time, _needs(state.left[job], state.speed[job]))
+    state.end[job] = after(time, needs(state.left[job], state.speed[job]))
 
 
 @njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
@@ -174,67 +162,6 @@ def _end(
 
 
 @njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
-def _fits(free: Int, need: Int) -> bool:
-    return bool((need <= free).all())
-
-
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
-def _length(
-    jobs: Inputs, step: int, asked: SiteJobs, links: SiteLinks, options: SiteOptions, job: int, option: int
-) -> int:
-    """Predicted nanoseconds of a job from its start, transfer included, as links are; `NOT_YET`: never."""
-    data, home, coming = asked.data_at[job], options.home[option], 0
-    if data != NOWHERE and data != home and asked.data_kb[job]:
-        coming = _needs(asked.data_kb[job] * NS_PER_S, links.kb_s[step, data, home])
-    return int(_after(coming, _needs(jobs.predicted[job] * FULL_RATE, options.rate[step, option])))
-
-
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
-def _choose(
-    jobs: Inputs, state: Running, asked: SiteJobs, links: SiteLinks, options: SiteOptions, rule: int, job: int
-) -> int:
-    """The way in which a job starts now; -1: none."""
-    step, size, bound = state.step[0], asked.size[job], _bound(asked, options, rule, job)
-    best, best_major, best_minor = -1, 0, 0
-    for option in range(options.first[size], options.first[size + 1]):
-        if not _fits(state.free, options.need[option]) or (
-            bound and options.home[option] != asked.data_at[job]
-        ):
-            continue
-        length = _length(jobs, step, asked, links, options, job, option)
-        if length == NOT_YET:
-            continue
-        major, minor = _ranks(jobs, asked, links, options, rule, job, option, length)
-        if best < 0 or major < best_major or (major == best_major and minor < best_minor):
-            best, best_major, best_minor = option, major, minor
-    return best
-
-
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
-def _bound(asked: SiteJobs, options: SiteOptions, rule: int, job: int) -> bool:
-    """True if a job may run where its data are alone."""
-    size, data, bound = asked.size[job], asked.data_at[job], False
-    if rule == AT_DATA and data != NOWHERE:
-        for option in range(options.first[size], options.first[size + 1]):
-            bound = bound or options.home[option] == data
-    return bound
-
-
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
-def _ranks(
-    jobs: Inputs, asked: SiteJobs, links: SiteLinks, options: SiteOptions, rule: int, job: int, option: int,
-    length: int,
-) -> tuple[int, int]:  # fmt: skip
-    """What ways are compared by, the lower the better; the first of equals is taken."""
-    if rule == FIRST_SITE:
-        return 0, 0
-    usd = options.nano_usd_ms[option] * (jobs.predicted[job] // NS_PER_MS)
-    if asked.data_at[job] != NOWHERE:
-        usd += links.nano_usd_kb[asked.data_at[job], options.home[option]] * asked.data_kb[job]
-    return (usd, length) if rule == LEAST_EGRESS else (length, usd)
-
-
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
 def _start(
     jobs: Inputs, flags: Flags, pool: Pool, state: Running, asked: SiteJobs, links: SiteLinks,
     options: SiteOptions, job: int, option: int, time: int,
@@ -256,7 +183,7 @@ def _start(
 @njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
 def _pass(
     jobs: Inputs, flags: Flags, pool: Pool, state: Running, asked: SiteJobs, links: SiteLinks,
-    options: SiteOptions, rule: int, time: int,
+    options: SiteOptions, by: Choosing, time: int,
 ) -> None:  # fmt: skip
     """One scheduling pass."""
     now, queue = pool.now, pool.queue
@@ -264,7 +191,7 @@ def _pass(
         sort(jobs, flags, pool, time)
     while now[WAITING]:
         job = queue[now[FIRST]]
-        option = _choose(jobs, state, asked, links, options, rule, job)
+        option = choose(jobs, pool, state, asked, links, options, by, job, time)
         if option < 0:
             break
         _start(jobs, flags, pool, state, asked, links, options, job, option, time)
@@ -277,10 +204,10 @@ def _pass(
         waiting.sort()
         waiting = waiting[np.argsort(jobs.predicted[waiting], kind="mergesort")]
     for job in waiting:
-        option = -1 if job == head else _choose(jobs, state, asked, links, options, rule, job)
+        option = -1 if job == head else choose(jobs, pool, state, asked, links, options, by, job, time)
         if option < 0:
             continue
-        end = _after(time, _length(jobs, state.step[0], asked, links, options, job, option))
+        end = after(time, length_of(jobs, state.step[0], asked, links, options, job, option))
         if end > latest:
             future -= options.need[option]
             if not _ever(future, asked, options, head):
@@ -295,7 +222,7 @@ def _ever(free: Int, asked: SiteJobs, options: SiteOptions, job: int) -> bool:
     """True if GPUs are free for a job in some way, whatever its links."""
     size = asked.size[job]
     for option in range(options.first[size], options.first[size + 1]):
-        if _fits(free, options.need[option]):
+        if fits(free, options.need[option]):
             return True
     return False
 
@@ -306,10 +233,10 @@ def _predicted_end(jobs: Inputs, state: Running, options: SiteOptions, job: int,
     left = max(0, state.left[job] - state.speed[job] * (time - state.since[job]))
     rate = options.rate[state.step[0], state.option[job]]
     if state.coming[job]:
-        arrives = _after(time, _needs(left, state.speed[job]))
-        return int(_after(arrives, _needs(jobs.predicted[job] * FULL_RATE, rate)))
+        arrives = after(time, needs(left, state.speed[job]))
+        return int(after(arrives, needs(jobs.predicted[job] * FULL_RATE, rate)))
     left = max(0, left + (jobs.predicted[job] - jobs.run[job]) * FULL_RATE)
-    return int(_after(time, _needs(left, rate)))
+    return int(after(time, needs(left, rate)))
 
 
 @njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
@@ -339,7 +266,7 @@ def _reserved(
 @njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
 def _start_reserved(
     jobs: Inputs, flags: Flags, pool: Pool, state: Running, asked: SiteJobs, links: SiteLinks,
-    options: SiteOptions, rule: int, time: int, ended: bool,
+    options: SiteOptions, by: Choosing, time: int, ended: bool,
 ) -> None:  # fmt: skip
     """Gives every waiting job a time and a way, those that have them first, if a run has ended; starts those
     whose time is now. When links change, all is planned anew. A job that no link serves has no claim."""
@@ -359,10 +286,10 @@ def _start_reserved(
     for job in waiting:
         if profile.begin[job] >= 0 and ended:
             change(profile, profile.begin[job], profile.end[job], options.need[profile.option[job]])
-            _reserve(jobs, state, asked, links, options, rule, job)
+            _reserve(jobs, state, asked, links, options, by, job)
     for job in waiting:
         if profile.begin[job] < 0:
-            _reserve(jobs, state, asked, links, options, rule, job)
+            _reserve(jobs, state, asked, links, options, by, job)
     behind = False
     for job in waiting:
         if profile.begin[job] != time:
@@ -374,11 +301,17 @@ def _start_reserved(
 
 @njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
 def _reserve(
-    jobs: Inputs, state: Running, asked: SiteJobs, links: SiteLinks, options: SiteOptions, rule: int, job: int
+    jobs: Inputs,
+    state: Running,
+    asked: SiteJobs,
+    links: SiteLinks,
+    options: SiteOptions,
+    by: Choosing,
+    job: int,
 ) -> None:
     """Reserves the earliest time from which some way has its GPUs to the predicted end, and the best way."""
     profile, step, size = state.profile, state.step[0], asked.size[job]
-    bound = _bound(asked, options, rule, job)
+    bound = bound_to_data(asked, options, by.rule, job)
     profile.begin[job] = -1
     for i in range(profile.steps[0]):
         if profile.at[i] > LATEST_NS:
@@ -387,12 +320,14 @@ def _reserve(
         for option in range(options.first[size], options.first[size + 1]):
             if bound and options.home[option] != asked.data_at[job]:
                 continue
-            length = _length(jobs, step, asked, links, options, job, option)
+            length = length_of(jobs, step, asked, links, options, job, option)
             if length == NOT_YET:
                 continue
             if not lasts(profile, i, profile.at[i] + length, options.need[option]):
                 continue
-            major, minor = _ranks(jobs, asked, links, options, rule, job, option, length)
+            major, minor = ranks(
+                jobs, state, asked, links, options, by, by.rule, job, option, length, profile.at[i]
+            )
             if best < 0 or major < best_major or (major == best_major and minor < best_minor):
                 best, best_major, best_minor, best_length = option, major, minor, length
         if best >= 0:

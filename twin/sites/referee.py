@@ -14,7 +14,7 @@ from twin.core.clock import At
 from twin.queue.jobs import LATEST_NS, Int, QueueJobs
 from twin.queue.recipe import Backfill, OrderKeys
 from twin.queue.referee import usage_of
-from twin.sites.inputs import FULL_RATE, NOWHERE, SiteJobs, SiteLinks, SiteOptions, SiteRule
+from twin.sites.inputs import FULL_RATE, NOWHERE, SiteCarbon, SiteJobs, SiteLinks, SiteOptions, SiteRule
 
 CHANGE, END, SUBMISSION, PASS = range(4)
 """Ranks among the events of one instant."""
@@ -39,9 +39,10 @@ class SiteReferee:
     def __init__(
         self, jobs: QueueJobs, predicted: Int, asked: SiteJobs, gpus: Int, links: SiteLinks,
         options: SiteOptions, keys: OrderKeys, backfill: Backfill, rule: SiteRule,
+        carbon: SiteCarbon | None = None,
     ) -> None:  # fmt: skip
         self.jobs, self.asked, self.links, self.options = jobs, asked, links, options
-        self.keys, self.backfill, self.rule = keys, backfill, rule
+        self.keys, self.backfill, self.rule, self.carbon = keys, backfill, rule, carbon
         self.expected = [int(one) for one in predicted]
         self.run_ns = [int(one) for one in jobs.run_ns]
         self.size = [int(one) for one in jobs.processors]
@@ -214,10 +215,10 @@ class SiteReferee:
 
     def choice(self, job: int) -> int | None:
         """Returns the way in which a job starts now; None: none."""
-        return self.best(job, [way for way in self.ways_of(job) if self.fits(self.free, way)])
+        return self.best(job, [way for way in self.ways_of(job) if self.fits(self.free, way)], self.now)
 
-    def best(self, job: int, ways: list[int]) -> int | None:
-        """Returns the way among some by which a job runs; None: none."""
+    def best(self, job: int, ways: list[int], at: int) -> int | None:
+        """Returns the way among some by which a job runs from a time on; None: none."""
         found = []
         kb, site = self.data[job]
         homes = {int(self.options.home[way]) for way in self.ways_of(job)}
@@ -228,8 +229,24 @@ class SiteReferee:
             usd = int(self.options.nano_usd_ms[way]) * (self.expected[job] // 10**6)
             usd += 0 if site == NOWHERE else int(self.links.nano_usd_kb[site, home]) * kb
             ranks = {"first-site": (0, 0), "least-egress": (usd, end)}
+            if self.rule == "least-loaded":
+                ranks = {self.rule: (self.busy_ppm(way), end)}
+            if self.rule == "greenest":
+                ranks = {self.rule: (self.carbon_of(way, at, end - self.now), end)}
             found.append((ranks.get(self.rule, (end, usd)), way))
         return min(found)[1] if found else None
+
+    def busy_ppm(self, way: int) -> int:
+        """Returns millionths of the GPUs in use at the busiest site of a way."""
+        each = zip(self.need[way], self.free, self.gpus, strict=True)
+        return max((total - free) * 1_000_000 // total for need, free, total in each if need)
+
+    def carbon_of(self, way: int, at: int, length: int) -> int:
+        """Returns seconds x GPUs x milligrams a kilowatt-hour, at the intensity of a time."""
+        assert self.carbon is not None
+        now = max(step for step, begin in enumerate(self.carbon.at) if begin <= at)
+        rate = sum(need * int(mg) for need, mg in zip(self.need[way], self.carbon.mg_kwh[now], strict=True))
+        return rate * (length // NS_PER_S)
 
     def start(self, job: int, way: int) -> None:
         """Starts a job of the queue."""
@@ -291,7 +308,7 @@ class SiteReferee:
         for time in sorted({self.now, *(end for _, end, _ in held if end is not None)}):
             if time > LATEST_NS:
                 return
-            way = self.best(job, [way for way in self.ways_of(job) if self.lasts(job, way, time, held)])
+            way = self.best(job, [way for way in self.ways_of(job) if self.lasts(job, way, time, held)], time)
             if way is not None:
                 end = self.end_of(job, way)
                 assert end is not None

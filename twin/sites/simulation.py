@@ -5,11 +5,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from ingest.core.errors import UsageError
 from twin.queue.jobs import Int, Prediction, QueueJobs
 from twin.queue.recipe import QueueRecipe
 from twin.queue.simulation import QueueSchedule
 from twin.sites import kernel
-from twin.sites.inputs import SiteChoice, SiteJobs, SiteLinks, SiteOptions, check_site_jobs
+from twin.sites.choosing import Choosing
+from twin.sites.inputs import SiteCarbon, SiteChoice, SiteJobs, SiteLinks, SiteOptions, check_site_jobs
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -20,6 +22,8 @@ class SiteWorld:
     gpus: Int
     links: SiteLinks
     options: SiteOptions
+    carbon: SiteCarbon | None = None
+    """None: unknown, so that no rule may ask for it."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,19 +48,26 @@ class SiteSchedule:
 
 def simulate_on_sites(
     jobs: QueueJobs, asked: SiteJobs, world: SiteWorld, recipe: QueueRecipe, choice: SiteChoice, *,
-    prediction: Prediction = "estimate",
+    prediction: Prediction = "estimate", by: Choosing | None = None,
 ) -> SiteSchedule:  # fmt: skip
     """Returns what a recipe and a choice of sites make of the jobs, under the rules `instant`.
 
+    `by` is the network of the choice `learned`.
+
     Raises:
-        UsageError: a job fits on no site, or a link that one waits for stays dead.
+        UsageError: the choice looks at what is not given, a job fits on no site, or a link that one waits
+            for stays dead.
     """
+    if choice.name == "greenest" and world.carbon is None:
+        raise UsageError("greenest: the carbon intensity of the sites is not given; take another placement")
+    if choice.name == "learned" and (by is None or recipe.backfill == "conservative"):
+        raise UsageError("learned: a placement over sites needs its network, and no conservative backfilling")
     jobs.check()
     played = jobs.cut_at_estimate()
     predicted = played.predicted_ns(prediction)
     check_site_jobs(played.run_ns, predicted, asked, world.options)
     start_ns, end_ns, option, backfilled = kernel.play(
         played, predicted, asked, world.gpus, world.links, world.options, recipe.keys(played, predicted),
-        recipe.backfill, choice.name,
+        recipe.backfill, choice.name, world.carbon, by,
     )  # fmt: skip
     return SiteSchedule(played, asked, world, start_ns, end_ns, option, backfilled)

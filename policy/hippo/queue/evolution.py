@@ -3,6 +3,9 @@
 Antithetic Gaussian steps, their gains as centred ranks, one ascent step (Salimans et al., arXiv:1703.03864).
 """
 
+from collections.abc import Callable, Sequence
+from typing import Any
+
 import numpy as np
 
 from policy.hippo.queue.rollout import starts
@@ -16,19 +19,21 @@ step are relative to the root mean square of the weights."""
 
 
 class Evolution:
-    """A scorer that improves by comparing neighbours of itself."""
+    """A scorer that improves by comparing neighbours of itself by their `gain` on windows."""
 
-    def __init__(self, scorer: JobScorer) -> None:
-        self.scorer = scorer
+    def __init__(
+        self, scorer: JobScorer, gain: Callable[[JobScorer, list[Any]], float] | None = None
+    ) -> None:
+        self.scorer, self.gain = scorer, gain or slowdown_gain
         self.scale = float(np.sqrt((scorer.weights**2).mean()))
         self.velocity = np.zeros(len(scorer.weights))
 
-    def step(self, windows: list[Window], random: np.random.Generator) -> None:
+    def step(self, windows: Sequence[Any], random: np.random.Generator) -> None:
         """Tries neighbours on some windows, and moves towards those that do better."""
         chosen = [windows[at] for at in random.integers(len(windows), size=WINDOWS)]
         noise = random.standard_normal((PAIRS, len(self.scorer.weights)))
         steps = np.concatenate((noise, -noise))
-        gains = np.array([gain(self._moved(SPREAD * step), chosen) for step in steps])
+        gains = np.array([self.gain(self._moved(SPREAD * step), chosen) for step in steps])
         ranks = np.argsort(np.argsort(gains)) / (len(gains) - 1) - 0.5
         ascent = ranks @ steps / len(steps)
         self.velocity = MOMENTUM * self.velocity + (1 - MOMENTUM) * ascent
@@ -38,7 +43,7 @@ class Evolution:
         return JobScorer(self.scorer.widths, self.scorer.weights + self.scale * by)
 
 
-def gain(scorer: JobScorer, windows: list[Window]) -> float:
+def slowdown_gain(scorer: JobScorer, windows: list[Window]) -> float:
     """Returns how much lower the mean log bounded slowdown is than the heuristic's, mean over windows."""
     return float(
         np.mean([one.log_slowdown - log_slowdown(one.part, starts(one.part, scorer)) for one in windows])

@@ -28,9 +28,9 @@ def network(widths: tuple[int, ...], seed: int) -> nn.Sequential:
     return nn.Sequential(*layers[:-1])
 
 
-def critic(seed: int) -> nn.Sequential:
+def critic(seed: int, features: int = len(FEATURES)) -> nn.Sequential:
     """Returns a network that tells what is still to come from the state of the queue (`queue_state`)."""
-    return network((2 * len(FEATURES) + 1, CRITIC_UNITS, 1), seed)
+    return network((2 * features + 1, CRITIC_UNITS, 1), seed)
 
 
 def scorer_of(module: nn.Sequential) -> JobScorer:

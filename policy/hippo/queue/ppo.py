@@ -1,6 +1,8 @@
 """Proximal policy optimisation of the scorer (Schulman et al., arXiv:1707.06347) on choices inside EASY."""
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -8,7 +10,6 @@ from torch import Tensor, nn
 
 from policy.hippo.queue.network import critic, log_probabilities, queue_state, scorer_of
 from policy.hippo.queue.rollout import QueueRollout, rollout
-from policy.hippo.queue.windows import Window
 from twin.queue.jobs import Float
 from twin.queue.recipe import JobScorer
 
@@ -29,10 +30,15 @@ class PpoSettings:
 
 
 class Ppo:
-    """A scorer that improves by sampled choices; the critic is learned beside it."""
+    """A scorer that improves by sampled choices of windows, which `play` plays; the critic is learned beside
+    it."""
 
-    def __init__(self, module: nn.Sequential, seed: int, settings: PpoSettings | None = None) -> None:
-        self.module, self.critic = module, critic(seed)
+    def __init__(
+        self, module: nn.Sequential, seed: int, settings: PpoSettings | None = None,
+        play: Callable[[Any, JobScorer, int], QueueRollout] = rollout,
+    ) -> None:  # fmt: skip
+        features = next(layer.in_features for layer in module if isinstance(layer, nn.Linear))
+        self.module, self.critic, self.play = module, critic(seed, features), play
         self.settings = settings or PpoSettings()
         self.optimiser = torch.optim.Adam(module.parameters(), lr=self.settings.rate)
         self.critic_optimiser = torch.optim.Adam(self.critic.parameters(), lr=self.settings.critic_rate)
@@ -42,10 +48,10 @@ class Ppo:
         """The network as it is."""
         return scorer_of(self.module)
 
-    def step(self, windows: list[Window], random: np.random.Generator) -> None:
+    def step(self, windows: Sequence[Any], random: np.random.Generator) -> None:
         """Plays windows and learns from them."""
         chosen, scorer = random.integers(len(windows), size=self.settings.windows), self.scorer
-        played = [rollout(windows[at], scorer, int(random.integers(2**62))) for at in chosen]
+        played = [self.play(windows[at], scorer, int(random.integers(2**62))) for at in chosen]
         batches = [self._batch(one) for one in played if len(one.begin)]
         if batches:
             self._learn(batches)

@@ -45,6 +45,14 @@ def test_the_ledger_of_sql_is_that_of_the_command_and_sums_to_the_site(
     assert [int(row["energy_pj"]) for row in rows] == [two.energy_pj for two in ledger]
     steps = query(store, f"select sum(energy_pj) as pj from site_power where run = '{one.run}'").to_pylist()
     assert int(steps[0]["pj"]) == one.power.exact["energy_pj"] == sum(two.energy_pj for two in ledger)
+    for column, amount in (("gpu_ns", "gpu_ns"), ("carbon_exact", "carbon"), ("cost_exact", "cost")):
+        assert [int(row[column]) for row in rows] == [getattr(two, amount) for two in ledger]
+    sums = "select sum(carbon_exact) as carbon, sum(cost_exact) as cost, sum(gpu_ns) as gpu_ns from ledger"
+    [found] = query(store, f"{sums} where run = '{one.run}'").to_pylist()
+    assert int(found["carbon"]) == one.power.exact["carbon_pj_ug_per_kwh"]
+    assert int(found["cost"]) == one.power.exact["cost_pj_uusd_per_mwh"]
+    jobs = kept.log.jobs
+    assert int(found["gpu_ns"]) == int((jobs.processors * jobs.run_ns).sum())
     assert one.power.carbon_kg is not None
     assert sum(row["carbon_g"] for row in rows) == pytest.approx(1000 * one.power.carbon_kg, rel=1e-12)
     assert sum(row["cost_usd"] for row in rows) == pytest.approx(one.power.cost_usd, rel=1e-12)
