@@ -140,7 +140,7 @@ def _close(output: Output, code: int, error: BaseException | None) -> None:
     if output.debug and record["error"]:
         click.echo(visible(record["error"]).rstrip(), err=True)
     if output.verbose:
-        cost = f"{record['seconds']:.1f} s, {record['peak_bytes'] / 2**20:,.0f} MiB, store {output.store}"
+        cost = f"{record['seconds']:.1f} s, {record['peak_bytes'] / 2**20:,.0f} MiB, store {output.place}"
         click.echo(f"twin: exit code {code}, {cost}", err=True)
     if output.log is not None:
         try:
