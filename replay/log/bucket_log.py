@@ -94,6 +94,17 @@ class BucketLog:
                     f"{self.title}/{name}: holds other events; nothing was overwritten"
                 ) from None
 
+    def copy_file(self, name: str, data: bytes) -> None:
+        """Puts a file of a compacted run under its own name.
+
+        Raises:
+            DamageError: other bytes are there.
+        """
+        try:
+            self.objects.create(f"{self._folder}/{name}", data)
+        except ExistsError as error:
+            raise DamageError(f"{error}; nothing was overwritten") from None
+
     def close(self, data: bytes) -> None:
         """Stores the record of the head, which is derived from batches that are in the bucket."""
         self.objects.replace(f"{self._folder}/{HEAD}", data)
@@ -107,8 +118,9 @@ class BucketLog:
         """
         here = self._held()  # first: a writer of this machine stores in the bucket before it does here
         found = self._listed() if listed is None else listed
-        wanted = sorted(name for name in found if batch.NAME.fullmatch(name))
-        if gone := sorted({*here} - {*wanted}) if RECORD not in found else []:
+        batches = sorted(name for name in found if batch.NAME.fullmatch(name))
+        wanted = [] if RECORD in found else batches  # else merged files have their events
+        if gone := [] if RECORD in found else sorted({*here} - {*wanted}):
             raise DamageError(
                 f"{self.title}/{gone[0]}: went away; {self.run_dir} has its events: bring them back with "
                 "`twin sync`, or delete that folder to go on with what is left"
@@ -133,7 +145,7 @@ class BucketLog:
         problems: list[tuple[str, str]] = []
         for name in sorted(found):
             if batch.NAME.fullmatch(name):
-                problems += self._batch_faults(name)
+                problems += [] if RECORD in found else self._batch_faults(name)
             elif MERGED.fullmatch(name) or name == RECORD:
                 if self.objects.read(f"{self._folder}/{name}") != segment.read_file(self.run_dir / name):
                     problems.append((name, "in the bucket is not what was read from it before"))

@@ -10,12 +10,13 @@ import os
 from pathlib import Path
 
 from ingest.core import integrity
-from ingest.core.durable import make_directory, replace
+from ingest.core.durable import Disk, make_directory, replace
 from ingest.core.errors import DamageError, UsageError
 from replay.objects.client import parts_of
 
 MARK = "bucket.json"
 SCHEMA = "twin.bucket/1"
+_CACHE = Disk()  # a dry run reads as any other
 
 
 def folder_of(url: str) -> Path:
@@ -37,9 +38,9 @@ def marked(url: str) -> Path:
     bucket, prefix = parts_of(url)
     folder = folder_of(url)
     if bucket_of(folder) is None:
-        make_directory(folder)
+        make_directory(folder, disk=_CACHE)
         address = f"s3://{bucket}/{prefix}".rstrip("/")
-        replace(folder / MARK, integrity.sealed({"schema": SCHEMA, "url": address}))
+        replace(folder / MARK, integrity.sealed({"schema": SCHEMA, "url": address}), disk=_CACHE)
     return folder
 
 
