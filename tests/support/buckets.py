@@ -89,7 +89,8 @@ class Server:
         words = [f"-{name}.port={port}" for name, port in self.ports.items()]
         settings = [f"-dir={self.folder}", f"-s3.config={self.folder}/s3.json", "-volume.max=5", "-s3"]
         settings += ["-ip=127.0.0.1", "-ip.bind=127.0.0.1", "-master.volumeSizeLimitMB=64"]
-        settings += ["-s3.port.iceberg=0", "-s3.port.lance=0", *words]
+        settings += ["-s3.port.iceberg=0", "-s3.port.lance=0", "-master.electionTimeout=1s"]
+        settings += ["-master.heartbeatInterval=100ms", *words]
         command = [WEED or "weed", "server", *settings]
         self._process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         wait_for(self.address)
