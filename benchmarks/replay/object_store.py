@@ -138,8 +138,7 @@ answer, or late are tried one by one at every point of a run in `tests/replay/lo
 
 ## Appends
 The same events, in turns of disk and bucket, medians of {TURNS} turns. A commit returns when its events are durable: after one fsync
-on the disk; in the bucket after one answered PUT, and after the two files of the segment are durable in the working copy, which
-costs four fsyncs.
+on the disk, after one answered PUT in the bucket.
 
 | events a commit | log on | events/s | commit p50 ms | commit p99 ms |
 |---:|---|---:|---:|---:|

@@ -148,8 +148,9 @@ def _copy(source: Path, target: Path, found: SegmentIndex, done: int) -> int:
             data = segment.checked(source, manifest.piece).read_bytes()
             if bucket is not None:
                 DISK.send(lambda m=manifest, d=data: bucket.copy(m, d))  # type: ignore[misc]
-            put(target / manifest.data_name, data, idempotent=True)
-            put(target / manifest.name, manifest.text(), idempotent=True)
+            else:
+                put(target / manifest.data_name, data, idempotent=True)
+                put(target / manifest.name, manifest.text(), idempotent=True)
             size += len(data)
         _copy_head(source, target, bucket)
     return size
@@ -163,7 +164,8 @@ def _copy_compacted(source: Path, target: Path, found: SegmentIndex, bucket: Buc
         data = segment_index.record(found) if name == RECORD else path.read_bytes()
         if bucket is not None:
             DISK.send(lambda n=name, d=data: bucket.copy_file(n, d))  # type: ignore[misc]
-        put(target / name, data, idempotent=True)
+        else:
+            put(target / name, data, idempotent=True)
         size += len(data)
     recovery.sweep(target)
     return size

@@ -33,7 +33,22 @@ FRESH_S = 1.0
 RUNS = "runs"
 
 Listing = Mapping[str, ListedObject]
-_CACHE = Disk()  # a dry run reads as any other
+
+
+class UnsyncedDisk(Disk):
+    """The disk without waiting for it: files of a working copy are made again from the bucket."""
+
+    def fsync(self, fd: int) -> None:
+        """Waits for nothing."""
+
+    def fsync_file(self, path: Path) -> None:
+        """Waits for nothing."""
+
+    def fsync_directory(self, path: Path) -> None:
+        """Waits for nothing."""
+
+
+_CACHE = UnsyncedDisk()  # of its own: a dry run reads as any other
 _seen: dict[Path, float] = {}  # when each run was brought up to date, s of the monotonic clock
 
 
@@ -63,21 +78,22 @@ class BucketLog:
         self.fetch()
 
     def append(self, manifest: SegmentManifest, data: bytes) -> None:
-        """Puts one batch, acknowledged on return.
+        """Puts one batch, acknowledged on return, and makes its files in the working copy.
 
         Raises:
             LockedError: another writer has stored this batch, or another one in its place.
             UsageError, StorageError: it cannot be written; it may be there all the same.
         """
         name = batch_name(manifest.first_seq)
-        stored = batch.encoded(EventBatch(self.writer, manifest.text(), data))
+        made = EventBatch(self.writer, manifest.text(), data)
         try:
-            self.objects.create(f"{self._folder}/{name}", stored)
+            self.objects.create(f"{self._folder}/{name}", batch.encoded(made))
         except ExistsError:
             raise LockedError(
                 f"{self.title}: another process writes this run, and has stored its events from "
                 f"{manifest.first_seq:,} on; wait for it or stop it, then resume the run"
             ) from None
+        self._keep(name, made)
 
     def copy(self, manifest: SegmentManifest, data: bytes) -> None:
         """Puts one batch as `append` does, where it may be there already, from whichever writer.
@@ -89,10 +105,12 @@ class BucketLog:
         try:
             self.append(manifest, data)
         except LockedError:
-            if self._read(name)[1:] != (manifest.text(), data):
+            found = self._read(name)
+            if found[1:] != (manifest.text(), data):
                 raise DamageError(
                     f"{self.title}/{name}: holds other events; nothing was overwritten"
                 ) from None
+            self._keep(name, found)
 
     def copy_file(self, name: str, data: bytes) -> None:
         """Puts a file of a compacted run under its own name.
@@ -104,6 +122,7 @@ class BucketLog:
             self.objects.create(f"{self._folder}/{name}", data)
         except ExistsError as error:
             raise DamageError(f"{error}; nothing was overwritten") from None
+        put(self.run_dir / name, data, disk=_CACHE, idempotent=True)
 
     def close(self, data: bytes) -> None:
         """Stores the record of the head, which is derived from batches that are in the bucket."""
@@ -127,7 +146,10 @@ class BucketLog:
             )
         for name in wanted:
             if name in here and here[name] != found[name].size_bytes:
-                raise DamageError(f"{self.title}/{name}: was replaced by another object; see `twin audit`")
+                raise DamageError(
+                    f"{self.title}/{name}: was replaced by another object, or a power cut tore its files in "
+                    f"{self.run_dir}; delete that folder and audit the run again"
+                )
         if found:
             make_directory(self.run_dir, disk=_CACHE)
         new = [name for name in wanted if name not in here]

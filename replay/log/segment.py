@@ -154,7 +154,7 @@ def commit(
     """Commits `rows` (at least one, in order) as the next segment; durable on return.
 
     `digests` are those of the log up to and with these rows. With `store`, which makes the segment durable
-    elsewhere, the two files are a copy, and another process may have made them from there.
+    elsewhere and its two files from there, nothing is written here.
 
     Raises:
         ExistsError: another process committed this segment.
@@ -168,9 +168,9 @@ def commit(
     )
     if store is not None:
         disk.send(lambda: store(manifest, data))
-    copy = store is not None
-    put(run_dir / manifest.data_name, data, disk=disk, idempotent=copy)
-    put(run_dir / manifest.name, manifest.text(), disk=disk, idempotent=copy)
+        return manifest
+    put(run_dir / manifest.data_name, data, disk=disk)
+    put(run_dir / manifest.name, manifest.text(), disk=disk)
     return manifest
 
 

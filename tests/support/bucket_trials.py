@@ -25,7 +25,7 @@ from tests.support.buckets import Server, environment
 
 EVENTS, PER_FLUSH, LONGEST_S = 240, 8, 0.5
 PROCESSES = multiprocessing.get_context("forkserver")
-PROCESSES.set_forkserver_preload(["replay.log.run_log"])
+PROCESSES.set_forkserver_preload(["tests.support.bucket_trials", "obstore.store"])
 
 
 class Trial(NamedTuple):

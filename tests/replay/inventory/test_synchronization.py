@@ -76,6 +76,7 @@ def test_one_that_was_cut_short_goes_on(source: Path, target: Path, monkeypatch:
         return real(*arguments, **more)
 
     monkeypatch.setattr(synchronization, "put", fails)
+    monkeypatch.setattr(bucket_log, "put", fails)
     with pytest.raises(StorageError):
         synchronize(source, target, ["a"])
     assert RunReader(target / "runs" / "a").verify() == []
