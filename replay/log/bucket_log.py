@@ -249,10 +249,9 @@ def bring_up_to_date(run_dir: Path) -> None:
     Raises:
         DamageError, UsageError, StorageError: as `BucketLog.fetch`.
     """
-    if (
-        time.monotonic() - _seen.get(run_dir, -FRESH_S) >= FRESH_S
-        and (log := BucketLog.of(run_dir)) is not None
-    ):
+    there = (run_dir / f"{0:020d}.json").exists() or (run_dir / RECORD).exists()  # else it was deleted
+    fresh = there and time.monotonic() - _seen.get(run_dir, -FRESH_S) < FRESH_S
+    if not fresh and (log := BucketLog.of(run_dir)) is not None:
         log.fetch()
 
 
