@@ -55,6 +55,7 @@ COMMANDS = {
     "status": ("inspecting", "Show runs, data sets, the checkpoint and how the filters do."),
     "verify": ("verifying", "Check that every stored file is what was written."),
     "backup": ("verifying", "Copy the store to a folder or a bucket while it is used."),
+    "sync": ("verifying", "Add the runs of a store to another one, on a disk or in a bucket."),
     "restore": ("verifying", "Bring a copy that `twin backup` made back, into an empty store."),
     "doctor": ("doctor", "Check the installation and the store, and say what to do."),
     "policies": ("training", "List policies and checkpoints with where they come from."),
@@ -140,7 +141,7 @@ def _close(output: Output, code: int, error: BaseException | None) -> None:
     if output.debug and record["error"]:
         click.echo(visible(record["error"]).rstrip(), err=True)
     if output.verbose:
-        cost = f"{record['seconds']:.1f} s, {record['peak_bytes'] / 2**20:,.0f} MiB, store {output.store}"
+        cost = f"{record['seconds']:.1f} s, {record['peak_bytes'] / 2**20:,.0f} MiB, store {output.place}"
         click.echo(f"twin: exit code {code}, {cost}", err=True)
     if output.log is not None:
         try:

@@ -14,7 +14,7 @@ from typing import Any
 import click
 from click.shell_completion import CompletionItem, get_completion_class
 
-from commands.output import Output, command, with_output
+from commands.output import BUCKET, Output, command, with_output
 from ingest.core import plugins, resources
 
 REGISTRY = Path(__file__).resolve().parents[1] / "policy" / "core" / "registry.py"
@@ -82,7 +82,12 @@ def completion(out: Output, shell: str) -> None:
 
 def _store(ctx: click.Context) -> Path:
     found = ctx.find_object(Output)
-    return found.store if found else Path(os.environ.get("TWIN_STORE") or ".twin")
+    place = str(found.place if found else os.environ.get("TWIN_STORE") or ".twin")
+    if not place.startswith(BUCKET):
+        return Path(place)
+    from replay.objects.working_copy import folder_of
+
+    return folder_of(place)  # as it was read last: no request while somebody types
 
 
 def _folders(place: Path) -> list[str]:

@@ -20,17 +20,52 @@ if TYPE_CHECKING:
 
 HELP = {"help_option_names": ["-h", "--help"]}
 PATH = click.Path(path_type=Path)
+BUCKET = "s3://"
+"""How the address of a store in a bucket begins."""
 FOLDER = click.Path(path_type=Path, file_okay=False)
+
+
+class StorePlace(click.Path):
+    """A folder, or `s3://BUCKET/PREFIX`, which stays a text: the path of an address would lose a slash."""
+
+    name = "store"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Returns the text of an address, else the path of a folder."""
+        text = str(value)
+        return text if text.startswith(BUCKET) else super().convert(value, param, ctx)
 
 
 class Output:
     """The sink of results: rich text for people, or one JSON object for programs."""
 
     def __init__(self) -> None:
-        self.store = Path(os.environ.get("TWIN_STORE") or ".twin")
+        self.place: str | Path = os.environ.get("TWIN_STORE") or ".twin"
+        """Folder of the store, or its address in a bucket."""
+        self._opened: tuple[str, Path] | None = None
         self.as_json = self.quiet = self.verbose = self.debug = self.dry_run = False
         self.log = Path(os.environ["TWIN_LOG"]) if os.environ.get("TWIN_LOG") else None
         self.record = RunRecord(sys.argv[1:])
+
+    @property
+    def store(self) -> Path:
+        """Folder of lake, runs and checkpoints: of a store in a bucket, its working copy.
+
+        Raises:
+            UsageError, StorageError: the bucket cannot be read.
+        """
+        place = str(self.place)
+        if not place.startswith(BUCKET):
+            return Path(place)
+        if self._opened is None or self._opened[0] != place:
+            from replay.log.bucket_log import open_store
+
+            self._opened = place, open_store(place)
+        return self._opened[1]
+
+    @store.setter
+    def store(self, place: Path) -> None:
+        self.place = place
 
     @property
     def console(self) -> "Console":
@@ -121,6 +156,8 @@ class Command(click.Command):
         from commands.show import dry_run as show
 
         code: Any = 0
+        if str(out.place).startswith(BUCKET):
+            _ = out.store  # read before the disk only notes
         with noting() as changes:
             try:
                 super().invoke(ctx)
@@ -161,11 +198,13 @@ def shared_options(of_group: bool = False) -> list[click.Parameter]:
 
     def keep(ctx: click.Context, param: click.Parameter, value: Any) -> None:
         if value:
-            setattr(ctx.ensure_object(Output), "as_json" if param.name == "json" else str(param.name), value)
+            names = {"json": "as_json", "store": "place"}
+            setattr(ctx.ensure_object(Output), names.get(str(param.name), str(param.name)), value)
 
     store = click.Option(
-        ["--store"], type=FOLDER, expose_value=False, callback=keep, metavar="DIR",
-        help="Folder of lake, runs and checkpoints [TWIN_STORE, else .twin].",
+        ["--store"], type=StorePlace(path_type=Path, file_okay=False), expose_value=False, callback=keep,
+        metavar="DIR",
+        help="Folder of lake, runs and checkpoints, or s3://BUCKET/PREFIX [TWIN_STORE, else .twin].",
     )  # fmt: skip
     as_json = click.Option(
         ["--json"], is_flag=True, expose_value=False, callback=keep, help="Print one JSON object."

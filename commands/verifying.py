@@ -1,4 +1,4 @@
-"""The command that checks every file of a store."""
+"""Commands that check a store, and copy it."""
 
 import sys
 from typing import TYPE_CHECKING
@@ -108,3 +108,43 @@ def restore(out: Output, place: str) -> None:
     body = {"schema": "twin.restore/1", "store": str(out.store), "copy": chosen.title, "files": count}
     out.show({**body, "check": report.to_json()}, render)
     sys.exit(0 if report.ok else 3)
+
+
+@writing_command
+@click.argument("source", metavar="DIR|s3://BUCKET/PREFIX")
+@click.argument("target", metavar="DIR|s3://BUCKET/PREFIX")
+@click.option("--run", "runs", multiple=True, metavar="RUN", help="This run only; may be repeated.")
+@with_output
+def sync(out: Output, source: str, target: str, runs: tuple[str, ...]) -> None:
+    """Add the runs of a store to another one, on a disk or in a bucket.
+
+    Copies the segments that the second store lacks, each compared with its digest, and writes over nothing: a
+    run of which it has another history is named and left. One that was cut short goes on when it is called
+    again. Lake, checkpoints and labels stay where they are; `twin backup` copies a whole store.
+
+    \b
+    Examples:
+      twin sync .twin s3://runs/team
+      twin sync s3://runs/team .twin --run tri-7b-static-s0-6f6765be
+    """
+    from replay.inventory.synchronization import store_at, synchronize
+
+    with out.console.progress() as progress:
+        done = synchronize(store_at(source), store_at(target), runs, progress)
+    failed = [run for run in done if run.problem]
+
+    def render(console: "Console") -> None:
+        for run in done:
+            if run.problem:
+                console.line(f"{run.run_id}: left as it is: {run.problem}")
+            elif run.waiting:
+                console.line(f"{run.run_id}: {run.waiting:,} events are in no segment yet and stay behind")
+        copied, size = sum(run.copied for run in done), sum(run.copied_bytes for run in done) / 1e6
+        there = sum(run.there for run in done)
+        console.line(
+            f"{target}: {len(done):,} runs, {copied:,} segments copied ({size:,.1f} MB), {there:,} were there"
+        )
+
+    body = {"schema": "twin.sync/1", "source": source, "target": target, "ok": not failed}
+    out.show({**body, "runs": [run.to_json() for run in done]}, render)
+    sys.exit(3 if failed else 0)

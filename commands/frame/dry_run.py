@@ -6,7 +6,7 @@ that and ends there, after all that is checked before it begins. Caches that lib
 """
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -101,6 +101,9 @@ class NotingDisk(Disk):
 
     def sign(self, fd: int) -> None:
         """Leaves the lock as it is."""
+
+    def send(self, request: Callable[[], object]) -> None:
+        """Sends nothing: the files that follow are noted."""
 
     def foretell(self, *changes: tuple[Path, str]) -> None:
         """Notes the changes and ends the command.

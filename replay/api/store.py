@@ -15,6 +15,8 @@ from replay.api.logged_run import Run
 from replay.api.query_result import QueryResult
 from replay.bench import comparison
 from replay.bench.comparison import Comparison
+from replay.log import bucket_log
+from replay.objects.client import SCHEME
 from replay.sql.query import query
 from replay.sql.sandbox import Limits
 from replay.store import run_index
@@ -23,10 +25,14 @@ PathLike = str | os.PathLike[str]
 
 
 class Store:
-    """A folder with a lake of measurements, logged runs and checkpoints; it is made when first written."""
+    """A folder with a lake of measurements, logged runs and checkpoints; it is made when first written.
+
+    The logs may lie in a bucket: `s3://BUCKET/PREFIX`. Then `path` is a working copy of it.
+    """
 
     def __init__(self, path: PathLike | None = None) -> None:
-        self.path = Path(path or os.environ.get("TWIN_STORE") or ".twin")
+        place = str(path or os.environ.get("TWIN_STORE") or ".twin")
+        self.path = bucket_log.open_store(place) if place.startswith(SCHEME) else Path(place)
 
     def ingest(self, *paths: PathLike) -> IngestReport:
         """Read files or folders of measurements into the lake; without `paths` the traces that ship.

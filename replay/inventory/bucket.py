@@ -2,24 +2,16 @@
 
 The mark is written with conditions: `If-None-Match: *` where there is none, `If-Match` with the tag of the
 one that was read. A server that ignores them would let two backups mix their files; it is found out and
-refused.
-Access comes from the environment, as for other S3 clients: AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY,
-AWS_REGION, AWS_ENDPOINT_URL (a plain http one is allowed).
+refused. Access is described in `replay/objects/client.py`.
 """
 
-import os
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from datetime import timedelta
+from contextlib import AbstractContextManager
 from typing import Any, Self
-from urllib.parse import urlsplit
 
-from ingest.core import extras
 from ingest.core.errors import LockedError, StorageError, UsageError
 from ingest.core.terminal import clipped, in_line
 from replay.inventory.places import MARK, Held, tag_of
-
-TIMEOUT_S, RETRIES, RETRYING_S = 30, 4, 60
+from replay.objects.client import asked, client_of
 
 
 class Bucket:
@@ -35,12 +27,9 @@ class Bucket:
         """Returns the place of `s3://BUCKET/PREFIX`; no request is made.
 
         Raises:
-            UsageError: no bucket is named, or the extra is missing.
+            UsageError: no bucket is named, the extra is missing, or there are no credentials.
         """
-        parts = urlsplit(url)
-        if not parts.netloc:
-            raise UsageError(f"{clipped(url)}: write s3://BUCKET/PREFIX")
-        return cls(clipped(url), _client(parts.netloc, parts.path.strip("/")))
+        return cls(clipped(url), client_of(url, "a copy in a bucket"))
 
     def marked(self) -> bytes | None:
         """Returns the mark, if it is there."""
@@ -129,44 +118,5 @@ class Bucket:
     def end(self) -> None:
         """Does nothing: there is no lock."""
 
-    @contextmanager
-    def _asked(self, what: str) -> Iterator[None]:
-        """Turns what the client raises into errors of ours."""
-        from obstore.exceptions import BaseError, PermissionDeniedError, UnauthenticatedError
-
-        try:
-            yield
-        except (PermissionDeniedError, UnauthenticatedError) as error:
-            raise UsageError(
-                f"{self.title} cannot be {what}: access is refused. Set AWS_ACCESS_KEY_ID and "
-                f"AWS_SECRET_ACCESS_KEY to keys with the right to it ({_first_line(error)})"
-            ) from error
-        except (BaseError, OSError) as error:
-            raise StorageError(
-                f"{self.title} cannot be {what}: {_first_line(error)}; is AWS_ENDPOINT_URL right, and is the "
-                "bucket there?"
-            ) from error
-
-
-def _client(bucket: str, prefix: str) -> Any:
-    """Returns the client of a bucket; no request is made."""
-    try:
-        from obstore.store import S3Store
-    except ImportError as error:
-        raise extras.missing("s3", "a copy in a bucket") from error
-    endpoint = os.environ.get("AWS_ENDPOINT_URL")
-    settings: dict[str, Any] = {"endpoint": endpoint} if endpoint else {}
-    if not os.environ.get("AWS_REGION"):
-        settings["region"] = "us-east-1"
-    make: Callable[..., Any] = S3Store
-    return make(
-        bucket,
-        prefix=prefix or None,
-        client_options={"allow_http": bool(endpoint), "timeout": timedelta(seconds=TIMEOUT_S)},
-        retry_config={"max_retries": RETRIES, "retry_timeout": timedelta(seconds=RETRYING_S)},
-        **settings,
-    )
-
-
-def _first_line(error: BaseException) -> str:
-    return clipped(in_line(str(error).partition("\n")[0]), 200)
+    def _asked(self, what: str) -> AbstractContextManager[None]:
+        return asked(self.title, what)

@@ -17,6 +17,7 @@ from replay.inventory import cached_figures
 from replay.log import chain_heads
 from replay.log.recovery import LOCK
 from replay.log.run_log import RunReader
+from replay.objects import working_copy
 from replay.sql import row_cache
 from replay.store import run_index, run_labels
 
@@ -57,6 +58,7 @@ def remove(store: Path, run_ids: Sequence[str]) -> tuple[Removal, ...]:
     Raises:
         NotFoundError: no such run. LockedError: it is being written. StorageError: the disk refused.
     """
+    working_copy.refuse(store, "removal")
     found = planned(store, run_ids)
     for one in found:
         run_dir = RunReader(run_index.folder(store, one.run_id)).run_dir

@@ -67,5 +67,9 @@ def forget(run_dir: Path, *, disk: Disk = DISK) -> None:
 def write(run_dir: Path, events: int, head: str, *, disk: Disk = DISK) -> None:
     """Records the end of a run's log, which is durable already."""
     if (path := path_of(run_dir)) is not None:
-        fields = {"schema": SCHEMA, "run": run_dir.name, "events": events, "head": head}
-        replace(path, integrity.sealed(fields), disk=disk)
+        replace(path, record(run_dir.name, events, head), disk=disk)
+
+
+def record(run: str, events: int, head: str) -> bytes:
+    """Returns the bytes of the record."""
+    return integrity.sealed({"schema": SCHEMA, "run": run, "events": events, "head": head})

@@ -16,6 +16,7 @@ from ingest.core.errors import DamageError, NotFoundError, UsageError
 from replay.log import recovery, segment, segment_index, verification
 from replay.log.segment import Piece
 from replay.log.segment_index import RECORD, SegmentIndex
+from replay.objects import working_copy
 
 PIECE_EVENTS = 100_000
 """Events in a merged file; one more segment may be in it."""
@@ -51,6 +52,7 @@ def compact(run_dir: Path, *, piece_events: int = PIECE_EVENTS, disk: Disk = DIS
     """
     if not run_dir.is_dir():
         raise NotFoundError(f"{run_dir}: no such run; `twin runs` lists those that are there")
+    working_copy.refuse(run_dir.absolute().parent.parent, "compaction")
     with Lock(run_dir / recovery.LOCK):
         recovery.sweep(run_dir, disk)
         before = recovery.walk(run_dir)
@@ -64,8 +66,9 @@ def compact(run_dir: Path, *, piece_events: int = PIECE_EVENTS, disk: Disk = DIS
 
 
 def tidy(run_dir: Path) -> None:
-    """Compacts a run that has just ended, if it has many files."""
-    if len(recovery.walk(run_dir).pieces) >= MANY_FILES:
+    """Compacts a run that has just ended, if it has many files; in a bucket they stay as they are."""
+    in_bucket = working_copy.bucket_of(run_dir.absolute().parent.parent) is not None
+    if not in_bucket and len(recovery.walk(run_dir).pieces) >= MANY_FILES:
         compact(run_dir)
 
 

@@ -17,6 +17,7 @@ from replay.log.segment import COMMITTED
 from replay.log.segment_index import MERGED, RECORD
 from replay.log.tail import NAME as TAIL
 from replay.log.verification import IntegrityFinding
+from replay.objects import working_copy
 
 FOLDER = "quarantine"
 
@@ -50,6 +51,7 @@ def quarantine(run_dir: Path, *, disk: Disk = DISK) -> Moved:
     """
     if not run_dir.is_dir():
         raise NotFoundError(f"{run_dir}: no such run; `twin runs` lists those that are there")
+    working_copy.refuse(run_dir.absolute().parent.parent, "quarantine")
     with Lock(run_dir / recovery.LOCK):
         findings = verification.verify(run_dir)
         moved = _to_move(recovery.names(run_dir), findings)

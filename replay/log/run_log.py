@@ -19,7 +19,8 @@ import pyarrow as pa
 
 from ingest.core.durable import DISK, Disk, Lock, drop, make_directory
 from ingest.core.errors import DamageError, ExistsError, NotFoundError, StorageError
-from replay.log import chain_heads, recovery, segment, verification
+from replay.log import bucket_log, chain_heads, recovery, segment, verification
+from replay.log.bucket_log import BucketLog
 from replay.log.events import MAX_INTEGER, Event, EventError, canonical, check, line, payload_text, upcast
 from replay.log.recovery import recover
 from replay.log.running_digests import Row, Streams
@@ -46,8 +47,10 @@ class RunWriter:
         disk: Disk,
         flush_events: int,
         flush_s: float,
+        bucket: BucketLog | None,
     ):
         self.run_dir = run_dir
+        self._bucket = bucket
         self._lock, self._disk = lock, disk
         self._flush_events, self._flush_s = flush_events, flush_s
         self._stored = _stored_rows(run_dir, stored)
@@ -73,11 +76,13 @@ class RunWriter:
         Raises:
             ExistsError: the directory is there already; it is never written into.
         """
+        if (bucket := BucketLog.of(run_dir)) is not None:
+            bucket.begin(disk)
         if run_dir.exists():
             raise ExistsError(f"{run_dir}: exists already; resume it or choose another name")
         chain_heads.forget(run_dir, disk=disk)
         make_directory(run_dir, disk=disk)
-        return cls(run_dir, _lock(run_dir), SegmentIndex((), ()), disk, flush_events, flush_s)
+        return cls(run_dir, _lock(run_dir), SegmentIndex((), ()), disk, flush_events, flush_s, bucket)
 
     @classmethod
     def open(
@@ -97,8 +102,10 @@ class RunWriter:
             raise NotFoundError(f"{run_dir}: no such run; `twin runs` lists those that are there")
         lock = _lock(run_dir)
         try:
+            if (bucket := BucketLog.of(run_dir)) is not None:
+                bucket.begin(disk)
             recovery.sweep(run_dir, disk)
-            return cls(run_dir, lock, recovery.walk(run_dir), disk, flush_events, flush_s)
+            return cls(run_dir, lock, recovery.walk(run_dir), disk, flush_events, flush_s, bucket)
         except BaseException:
             lock.release()
             raise
@@ -162,6 +169,9 @@ class RunWriter:
                 self._commit(seal=True)
                 if self._sealed:
                     chain_heads.write(self.run_dir, self._sealed, self._head, disk=self._disk)
+                    if (bucket := self._bucket) is not None:
+                        record = chain_heads.record(self.run_dir.name, self._sealed, self._head)
+                        self._disk.send(lambda: bucket.close(record))
         finally:
             self._stopped = self._stopped or "the writer is closed"
             if self._tail:
@@ -231,7 +241,7 @@ class RunWriter:
             lines, walls = self._digests.add(self._pending)
             left = bool(self._unsealed) and self._tail is None
             self._unsealed += self._pending
-            if seal or left:
+            if seal or left or self._bucket:  # a bucket appends to nothing
                 self._seal(final)
             else:
                 self._append(self._pending[0][0], len(self._pending), lines, walls)
@@ -241,7 +251,10 @@ class RunWriter:
 
     def _seal(self, final: bool) -> None:
         rows, digests = self._unsealed, self._digests
-        manifest = segment.commit(self.run_dir, rows, self._head, digests, final=final, disk=self._disk)
+        store = self._bucket.append if self._bucket else None
+        manifest = segment.commit(
+            self.run_dir, rows, self._head, digests, final=final, disk=self._disk, store=store
+        )
         self._head, self._sealed, self._unsealed = manifest.hash, manifest.last_seq + 1, []
         if self._tail:
             self._tail.close()
@@ -264,6 +277,7 @@ class RunReader:
     """
 
     def __init__(self, run_dir: Path):
+        bucket_log.bring_up_to_date(run_dir)
         if not run_dir.is_dir():
             raise NotFoundError(f"{run_dir}: no such run; `twin runs` lists those that are there")
         self.run_dir = run_dir
@@ -350,7 +364,9 @@ class RunReader:
         With `chain_head` (kept elsewhere) a cut tail and a rewritten history are detected too. The whole
         chain is checked, and the events from `since` on.
         """
-        return verification.verify(self.run_dir, chain_head, since=since)
+        findings = verification.verify(self.run_dir, chain_head, since=since)
+        bucket = BucketLog.of(self.run_dir)
+        return findings + [IntegrityFinding(*fault) for fault in (bucket.faults() if bucket else ())]
 
 
 def _lock(run_dir: Path) -> Lock:

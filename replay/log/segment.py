@@ -9,7 +9,7 @@ import hashlib
 import json
 import re
 import stat
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -142,11 +142,19 @@ _HEX = re.compile(r"[0-9a-f]{64}")
 
 
 def commit(
-    run_dir: Path, rows: Sequence[Row], previous: str, digests: Streams, *, final: bool, disk: Disk = DISK
+    run_dir: Path,
+    rows: Sequence[Row],
+    previous: str,
+    digests: Streams,
+    *,
+    final: bool,
+    disk: Disk = DISK,
+    store: Callable[[SegmentManifest, bytes], None] | None = None,
 ) -> SegmentManifest:
     """Commits `rows` (at least one, in order) as the next segment; durable on return.
 
-    `digests` are those of the log up to and with these rows.
+    `digests` are those of the log up to and with these rows. With `store`, which makes the segment durable
+    elsewhere and its two files from there, nothing is written here.
 
     Raises:
         ExistsError: another process committed this segment.
@@ -158,6 +166,9 @@ def commit(
     manifest = SegmentManifest(
         first, last, len(rows), len(data), sha256, previous, digests.stream, final, digests.walls
     )
+    if store is not None:
+        disk.send(lambda: store(manifest, data))
+        return manifest
     put(run_dir / manifest.data_name, data, disk=disk)
     put(run_dir / manifest.name, manifest.text(), disk=disk)
     return manifest

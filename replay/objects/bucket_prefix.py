@@ -1,0 +1,181 @@
+"""Objects below a prefix of a bucket: listed, read, and written only where there is none.
+
+A write has the condition `If-None-Match: *`. The server may carry out a request whose answer is lost, and the
+client then asks again and hears that the object is there. So an object that is there is read, and counts as
+written where it has the bytes of this request: bytes that no other writer sends, see `batch.py`.
+"""
+
+import os
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from hashlib import md5
+from typing import Any
+
+from ingest.core.errors import ExistsError, StorageError, UsageError
+from replay.objects.client import asked, client_of
+
+PROBE = "conditional-writes"
+"""Object that shows that the server keeps what is there."""
+AT_ONCE = 8
+"""Objects that are read at a time."""
+MD5_HEX = 32
+
+
+def tag_of(data: bytes) -> str:
+    """Returns the MD5 of bytes: the tag that most servers give an object."""
+    return md5(data, usedforsecurity=False).hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class ListedObject:
+    """An object of a listing: its size, and its tag: the MD5 of its bytes on most servers."""
+
+    size_bytes: int
+    tag: str
+
+
+@dataclass(slots=True)
+class RequestCounts:
+    """Requests that were made, by kind; tries of one request that failed count once."""
+
+    put: int = 0
+    get: int = 0
+    list: int = 0
+
+    @property
+    def total(self) -> int:
+        """All requests."""
+        return self.put + self.get + self.list
+
+    def to_json(self) -> dict[str, int]:
+        """Returns the counts by kind."""
+        return {"put": self.put, "get": self.get, "list": self.list}
+
+
+@dataclass(slots=True)
+class ObjectPrefix:
+    """Objects below `title`, an address `s3://BUCKET/PREFIX`; `client` is a store of `obstore`."""
+
+    title: str
+    client: Any
+    requests: RequestCounts = field(default_factory=RequestCounts)
+
+    @classmethod
+    def at(cls, url: str) -> "ObjectPrefix":
+        """Returns the objects below `s3://BUCKET/PREFIX`; no request is made.
+
+        Raises:
+            UsageError: no bucket is named, the extra is missing, or there are no credentials.
+        """
+        return cls(url.rstrip("/"), client_of(url))
+
+    def listed(self, under: str = "") -> dict[str, ListedObject]:
+        """Returns every object below a folder (`runs/`), by name; a request for each 1,000 of them."""
+        import obstore
+
+        with asked(self._named(under), "listed"):
+            pages = list(obstore.list(self.client, under.rstrip("/") or None))
+        self.requests.list += max(1, len(pages))
+        rows = [row for page in pages for row in page]
+        return {row["path"]: ListedObject(row["size"], (row["e_tag"] or "").strip('"')) for row in rows}
+
+    def read(self, name: str) -> bytes:
+        """Returns the bytes of an object.
+
+        Raises:
+            UsageError, StorageError: it is not there, or cannot be read.
+        """
+        import obstore
+
+        self.requests.get += 1
+        with asked(self._named(name), "read"):
+            return bytes(obstore.get(self.client, name).bytes())
+
+    def read_all(self, names: Iterable[str]) -> Iterator[bytes]:
+        """Yields the bytes of objects in the order of their names, a few read at a time."""
+        todo = list(names)
+        with ThreadPoolExecutor(AT_ONCE) as pool:
+            for start in range(0, len(todo), 4 * AT_ONCE):  # no more than these in memory
+                yield from pool.map(self.read, todo[start : start + 4 * AT_ONCE])
+
+    def create(self, name: str, data: bytes) -> None:
+        """Writes an object where there is none, in one request; durable on return.
+
+        Raises:
+            ExistsError: it is there, with other bytes.
+            UsageError, StorageError: it cannot be written; it may be there all the same.
+        """
+        import obstore
+        from obstore.exceptions import AlreadyExistsError, PreconditionError
+
+        self.requests.put += 1
+        with asked(self._named(name), "written"):
+            try:
+                answer = obstore.put(self.client, name, data, mode="create", use_multipart=False)
+            except (AlreadyExistsError, PreconditionError):
+                answer = None
+        if answer is None:
+            if self.read(name) != data:
+                raise ExistsError(f"{self._named(name)}: is there already, with other bytes")
+            return
+        self._check_tag(name, data, answer["e_tag"])
+
+    def replace(self, name: str, data: bytes) -> None:
+        """Writes an object in place of another; for pointers and records that can be derived again."""
+        import obstore
+
+        self.requests.put += 1
+        with asked(self._named(name), "written"):
+            answer = obstore.put(self.client, name, data, use_multipart=False)
+        self._check_tag(name, data, answer["e_tag"])
+
+    def check_conditional(self) -> None:
+        """Checks that the server keeps an object that has to be absent: one request, two the first time.
+
+        Raises:
+            UsageError: it writes over it, or does not know the condition.
+        """
+        import obstore
+        from obstore.exceptions import AlreadyExistsError, NotSupportedError, PreconditionError
+
+        for _ in range(2):
+            self.requests.put += 1
+            with asked(self._named(PROBE), "written"):
+                try:
+                    obstore.put(self.client, PROBE, b"", mode="create", use_multipart=False)
+                except (AlreadyExistsError, PreconditionError):
+                    return
+                except (NotSupportedError, NotImplementedError):
+                    break
+        raise UsageError(
+            f"{self.title}: the server wrote over an object that had to be absent, or does not know "
+            "the condition. It has no conditional writes (If-None-Match), so two writers of a run would "
+            "overwrite each other unnoticed; use another server, or a store on a disk and `twin backup`"
+        )
+
+    def _check_tag(self, name: str, data: bytes, answered: str | None) -> None:
+        tag = (answered or "").strip('"')
+        if len(tag) == MD5_HEX and tag != tag_of(data):
+            raise StorageError(f"{self._named(name)}: the server holds other bytes than were sent")
+
+    def _named(self, name: str) -> str:
+        return f"{self.title}/{name}".rstrip("/")
+
+
+_open: dict[tuple[object, ...], ObjectPrefix] = {}
+
+
+def connected(url: str) -> ObjectPrefix:
+    """Returns the objects below `s3://BUCKET/PREFIX`, one client for all that this process asks there.
+
+    A forked process has its own, since the threads of a client do not go with it.
+
+    Raises:
+        UsageError: as `ObjectPrefix.at`.
+    """
+    access = ("AWS_ENDPOINT_URL", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_REGION")
+    key = (os.getpid(), url, *(os.environ.get(name) for name in access))
+    if key not in _open:
+        _open[key] = ObjectPrefix.at(url)
+    return _open[key]
