@@ -14,7 +14,7 @@ All jobs weigh the same, jobs never share a GPU, and speeds are known (the paper
 measured). Other objectives of the paper are not here.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -33,8 +33,12 @@ LEAST_SHARE = 1e-6
 
 @dataclass
 class GavelRounds:
-    """Shares of all jobs, and the time that each has had on each model; (all jobs, models) in every array."""
+    """Shares of all jobs, and the time that each has had on each model; (all jobs, models) in every array.
 
+    aware: False for the paper's baseline, shares by GPU time alone as if all models were as fast.
+    """
+
+    aware: bool = True
     kinds: NodeKinds | None = None
     share: Float = field(default_factory=lambda: np.zeros((0, 0)))
     had_ns: Float = field(default_factory=lambda: np.zeros((0, 0)))
@@ -68,6 +72,8 @@ class GavelRounds:
         if self.kinds is None:
             jobs = len(view.facts.asked)
             self.kinds = view.facts.kinds or NodeKinds.alike(jobs, len(view.free))
+            if not self.aware:
+                self.kinds = replace(self.kinds, speed=np.full_like(self.kinds.speed, PPM))
             shape = (jobs, len(self.kinds.names))
             self.share, self.had_ns, self.behind_ns = (np.zeros(shape) for _ in range(3))
             self.on = np.full(jobs, NOWHERE, np.int64)

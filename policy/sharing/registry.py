@@ -52,6 +52,8 @@ RECIPES = {
         SharingRecipe("gandiva", Gandiva, "all jobs at once, in turns or packed", "Xiao et al., OSDI 2018"),
         SharingRecipe("gavel", GavelRounds, "max-min fair time on GPUs of several models, in rounds",
                       "Narayanan et al., OSDI 2020"),
+        SharingRecipe("gavel-blind", lambda: GavelRounds(aware=False),
+                      "the same rounds as if all models were as fast", "Narayanan et al., OSDI 2020"),
         SharingRecipe("lucid", LucidPacking, "no preemption, mild pairs packed", "Hu et al., ASPLOS 2023"),
         SharingRecipe("elasticflow", DeadlineAdmission, "admission by deadline, each job on its least share",
                       "Gu et al., ASPLOS 2023", by_deadline=True),
