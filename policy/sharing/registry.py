@@ -13,6 +13,7 @@ from policy.sharing.gandiva import Gandiva
 from policy.sharing.gavel import GavelRounds
 from policy.sharing.least_attained import LeastAttained
 from policy.sharing.lucid import LucidPacking
+from policy.sharing.mast import PriorityQueue
 from policy.sharing.muri import Muri
 from policy.sharing.srtf import Srtf
 from policy.sharing.tiresias import Tiresias, TiresiasGittins
@@ -55,6 +56,8 @@ RECIPES = {
         SharingRecipe("gavel-blind", lambda: GavelRounds(aware=False),
                       "the same rounds as if all models were as fast", "Narayanan et al., OSDI 2020"),
         SharingRecipe("lucid", LucidPacking, "no preemption, mild pairs packed", "Hu et al., ASPLOS 2023"),
+        SharingRecipe("mast", PriorityQueue, "the highest priority first, lower ones preempted",
+                      "Choudhury et al., OSDI 2024"),
         SharingRecipe("elasticflow", DeadlineAdmission, "admission by deadline, each job on its least share",
                       "Gu et al., ASPLOS 2023", by_deadline=True),
         SharingRecipe("edf-elastic", ElasticEdf, "earliest deadline first, each job on its fastest size",
