@@ -44,7 +44,7 @@ EXACT = ("SRTF", "SRSF", "Tiresias")
 METRICS = ("avg_jct_s", "makespan_s", "p99_jct_s")
 ON_MURI = (
     "easy", "srtf", "srsf", "tiresias", "las-preemptive", "muri-s", "muri-l", "antman", "gandiva", "lucid",
-    "mast",
+    "gavel", "mast",
 )  # fmt: skip
 DEADLINES = {"EDF": "edf-elastic", "Gandiva": "gandiva", "Tiresias": "tiresias", "ElasticFlow": "elasticflow"}
 CLUSTERS = {"02": 64}
