@@ -131,7 +131,7 @@ def audit(
 def _explain_job(out: Output, run_id: str, job: str, moment: float | None) -> None:
     """Says why a job of a queue run waited."""
     from commands.show import queue as show
-    from replay.queue import waiting
+    from replay.logqueue import waiting
 
     found = waiting.explain(out.store, run_id, job, moment)
     out.show(found.to_json(), lambda console: show.job(console, found))

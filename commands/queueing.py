@@ -134,7 +134,7 @@ def _least_machine(out: Output, asked: QueueQuestion) -> None:
 def _with_power(out: Output, asked: QueueQuestion) -> None:
     """Power, carbon and price of each schedule, on nodes or on one pool."""
     from commands.show import queue as show
-    from replay.queue.powered import compare_on_nodes_with_power, compare_with_power
+    from replay.logqueue.powered import compare_on_nodes_with_power, compare_with_power
 
     words, choices = asked.power, asked.power.choices(out.store)
     with out.console.progress() as progress:
@@ -155,7 +155,7 @@ def _with_power(out: Output, asked: QueueQuestion) -> None:
 def _on_nodes(out: Output, asked: QueueQuestion) -> None:
     """Jobs on nodes, by every placement."""
     from commands.show import queue as show
-    from replay.queue.on_nodes import compare_on_nodes
+    from replay.logqueue.on_nodes import compare_on_nodes
 
     with out.console.progress() as progress:
         found = compare_on_nodes(
@@ -168,7 +168,7 @@ def _on_nodes(out: Output, asked: QueueQuestion) -> None:
 def _on_pool(out: Output, asked: QueueQuestion) -> None:
     """Jobs on one pool of processors."""
     from commands.show import queue as show
-    from replay.queue.comparison import compare
+    from replay.logqueue.comparison import compare
 
     with out.console.progress() as progress:
         found = compare(
@@ -225,12 +225,12 @@ def replay_queue(out: Output, name: str, policies: tuple[str, ...]) -> bool:
 
 def what_if_of_queue(out: Output, run_id: str, policy: str) -> bool:
     """`twin replay --run RUN --policy OTHER` of a queue run; returns False if the run is none."""
-    from replay.queue import logged_run
+    from replay.logqueue import logged_run
 
     if not logged_run.is_queue(out.store, run_id):
         return False
     from commands.show import queue as show
-    from replay.queue import whatif
+    from replay.logqueue import whatif
 
     refuse_meaningless(run_id)
     for option in ("until", "from_decision"):
@@ -257,7 +257,7 @@ def bench_queues(
     if other := next((name for name, one in found if one is None), None):
         raise UsageError(f"--scenario {other} is no queue of jobs as {queues[0].name} is: compare them apart")
     from commands.show import queue as show
-    from replay.queue import comparison
+    from replay.logqueue import comparison
     from replay.queueing import bench, scenario_run
     from replay.run import scenario_overrides
 

@@ -8,8 +8,8 @@ A scenario is a name, or `name@dataset`. A cell is one scenario and seed: Hi-PPO
 of that seed over the test window, and the clairvoyant bound is taken over all plans that they used. Progress
 counts the iteration under way by its share. `run` keeps one JSON file a cell and skips what is there, so it
 can be interrupted and taken up another day, and several processes can share the scenarios; `page` writes the
-tables from the files, and that of the README. With `--as-it-ships` nothing is trained, and Hi-PPO has the weights that ship: for
-sets on which a training takes hours.
+tables from the files, and that of the README. With `--as-it-ships` nothing is trained, and Hi-PPO has the
+weights that ship: for sets on which a training takes hours.
 """
 
 import argparse

@@ -11,13 +11,13 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.queue.page_command import write_or_print
-from replay.queue.filling_published import FIGURES, PLACED, FilledRun, filled_runs
+from replay.logqueue.filling_published import FIGURES, PLACED, FilledRun, filled_runs
 
 HEAD = """# Placement on nodes: published results
 
 Written by `python -m benchmarks.queue.filling ../shared --page docs/measured/placement.md`. The pods, the
 nodes and the published figures lie beside the repository. [Queues of jobs](../guides/queue.md) says how to
-use the placements, `replay/queue/filling_published.py` which rules give the figures.
+use the placements, `replay/logqueue/filling_published.py` which rules give the figures.
 
 Weng et al., "Beware of Fragmentation", USENIX ATC 2023: pods arrive one by one at 1,213 nodes with 6,212
 GPUs, in the order of a seed, and none leaves; one that fits nowhere is dropped. Allocation and fragmentation,
@@ -99,7 +99,7 @@ def page(shared: Path) -> str:
     return f"""{HEAD}
 ## Percent by percent
 Pods are shuffled and nodes ordered by the published seeds, with the random numbers of Go
-(`replay/queue/go_random.py`).
+(`replay/logqueue/go_random.py`).
 
 {equal(runs)}
 

@@ -13,7 +13,7 @@ import numpy as np
 from ingest.core.units import NS_PER_S
 from ingest.readers import job_logs
 from policy.queue.registry import recipe
-from replay.queue import logged_run, run_events, start_forecast
+from replay.logqueue import logged_run, run_events, start_forecast
 from twin.queue.rules import PREDICTSIM
 from twin.queue.selection import select
 from twin.queue.simulation import simulate

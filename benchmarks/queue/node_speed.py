@@ -99,7 +99,7 @@ def pass_times(policy: str, place: str) -> Float:
     chosen, predicted = recipe(policy), jobs.predicted_ns("estimate")
     keys = chosen.keys(jobs, predicted)
     inputs, flags = inputs_of(jobs, predicted, keys), flags_of(keys, chosen.backfill, PREDICTSIM)
-    pool = idle(1, keys.static, int(inputs.user.max(initial=0)) + 1)
+    pool = idle(1, keys, int(inputs.user.max(initial=0)) + 1)
     site = site_of(cluster, Demands.of_jobs(cluster, jobs.processors), placement(place))
     found, time = [], int(jobs.submit_ns[0])
     for job in range(len(jobs)):

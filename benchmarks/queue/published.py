@@ -12,9 +12,9 @@ import numpy as np
 from benchmarks.queue.page_command import write_or_print
 from ingest.readers.clusters import swf_log
 from policy.queue.registry import recipe
-from replay.queue import recorded
-from replay.queue.published import PublishedCell, easy_cells, heuristic_cells, recorded_runs
-from replay.queue.sequences import judged
+from replay.logqueue import recorded
+from replay.logqueue.published import PublishedCell, easy_cells, heuristic_cells, recorded_runs
+from replay.logqueue.sequences import judged
 from tests.support.queue_mutants import MUTANTS, uncompiled
 from twin.queue import theory
 from twin.queue.jobs import Float, QueueJobs

@@ -13,7 +13,7 @@ from benchmarks.queue.inputs import LOAD, Trace, traces
 from benchmarks.queue.page_command import write_or_print
 from benchmarks.queue.published import table
 from policy.queue.registry import recipe
-from replay.queue.windowed import BLOCK, DRAWS, WINDOWS, Ranged, Windowed, ratio
+from replay.logqueue.windowed import BLOCK, DRAWS, WINDOWS, Ranged, Windowed, ratio
 from twin.queue.simulation import simulate
 
 ORDERS = ("fcfs", "sjf", "ljf", "saf", "f1", "wfp3", "unicef", "hrrn", "las")

@@ -5,12 +5,12 @@ from typing import TYPE_CHECKING
 from commands.show.console import Console, cell
 
 if TYPE_CHECKING:  # a command loads only what it needs
-    from replay.queue.comparison import QueueComparison, QueueIntervals
-    from replay.queue.on_nodes import NodeComparison
-    from replay.queue.powered import PoweredComparison, PoweredResult
-    from replay.queue.waiting import JobAudit
-    from replay.queue.whatif import QueueWhatIf
-    from replay.queue.windowed import Ranged
+    from replay.logqueue.comparison import QueueComparison, QueueIntervals
+    from replay.logqueue.on_nodes import NodeComparison
+    from replay.logqueue.powered import PoweredComparison, PoweredResult
+    from replay.logqueue.waiting import JobAudit
+    from replay.logqueue.whatif import QueueWhatIf
+    from replay.logqueue.windowed import Ranged
     from replay.queueing.bench import QueueBench
     from replay.queueing.capacity import CapacityAnswer
     from replay.queueing.changing import ChangingComparison
@@ -79,7 +79,7 @@ def changing(console: Console, found: "ChangingComparison") -> None:
 
 def compared(console: Console, found: "Compared") -> None:
     """Prints the comparison of a scenario, on a pool or on nodes."""
-    from replay.queue.on_nodes import NodeComparison  # loaded by then
+    from replay.logqueue.on_nodes import NodeComparison  # loaded by then
     from replay.queueing.on_sites import SiteComparison
 
     if isinstance(found, NodeComparison):

@@ -1,6 +1,8 @@
 """Recipes by name: ORDER, ORDER+BACKFILL, and the names that the field uses for some of them."""
 
+import re
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import cast, get_args
 
 from ingest.core.errors import UsageError
@@ -8,6 +10,10 @@ from ingest.core.names import unknown
 from policy.queue import aging_orders, fixed_orders, published_slips, served_orders
 from twin.queue.recipe import Backfill, KeysOf, QueueRecipe
 
+HOUR_S, DAY_S = 3600, 86_400
+HALF_LIFE_S = 7.0 * DAY_S
+"""Of usage in `fair-tree`: what Slurm takes (PriorityDecayHalfLife)."""
+HALF_LIFE = re.compile(r"fair-tree-([1-9]\d{0,3})([hd])")
 ORDERS: dict[str, tuple[KeysOf, str, str]] = {
     "fcfs": (fixed_orders.fcfs, "first come, first served", "folklore"),
     "sjf": (fixed_orders.sjf, "shortest predicted run time first", "Smith, NRLQ 1956"),
@@ -18,6 +24,12 @@ ORDERS: dict[str, tuple[KeysOf, str, str]] = {
     "unicef": (aging_orders.unicef, "-w / (log2(n) r)", "Tang et al., CLUSTER 2009"),
     "hrrn": (aging_orders.hrrn, "highest response ratio next, (w + r) / r", "Brinch Hansen, IFIP 1971"),
     "las": (served_orders.las, "the user with the least attained service first", "Kay and Lauder, CACM 1988"),
+    "fair-tree": (
+        served_orders.fair_tree(HALF_LIFE_S),
+        "the user with the least usage first, halved every 7 days, or as in fair-tree-12h, fair-tree-14d",
+        "Cox and Morrison, Slurm User Group 2014",
+    ),
+    "drf": (served_orders.drf, "the user with the smallest dominant share first", "Ghodsi et al., NSDI 2011"),
     "priority": (fixed_orders.priority, "lowest priority number first", "folklore"),
     "edf": (fixed_orders.edf, "earliest deadline first", "Liu and Layland, JACM 1973"),
     "wfp3-slip": (published_slips.wfp3_slip, "wfp3 with w = -1 - s", "RLScheduler, Zhang et al., SC 2020"),
@@ -53,6 +65,13 @@ def names() -> Iterator[str]:
         yield from (f"{order}+{backfill}" for backfill in OVERTAKING)
 
 
+def known(name: str) -> bool:
+    """Returns True for a name that makes a recipe, with a half-life in it or without."""
+    order, plus, backfill = name.partition("+")
+    base = "fair-tree" if HALF_LIFE.fullmatch(order) else order
+    return f"{base}{plus}{backfill}" in names()
+
+
 def recipe(name: str) -> QueueRecipe:
     """Returns the recipe of that name: an order, ORDER+BACKFILL, or a name of the field.
 
@@ -68,6 +87,10 @@ def recipe(name: str) -> QueueRecipe:
             f"policy {LEARNED} is a network: add --checkpoint FILE, which `twin train --queue LOG` makes; "
             "`twin queue LOG` on one pool plays it"
         )
+    if found := HALF_LIFE.fullmatch(order):
+        half_life_s = float(found[1]) * (DAY_S if found[2] == "d" else HOUR_S)
+        made = recipe("+".join(("fair-tree", backfill)) if backfill else "fair-tree")
+        return replace(made, name=name, keys=served_orders.fair_tree(half_life_s))
     if order not in ORDERS or (backfill or "none") not in get_args(Backfill):
         raise UsageError(
             f"{unknown('policy', name, names(), (*ALIASES, *ORDERS))}; "

@@ -1,7 +1,9 @@
-"""Orders that follow what users have had."""
+"""Orders that follow what users have had, or have."""
+
+from functools import partial
 
 from twin.queue.jobs import Int, QueueJobs
-from twin.queue.recipe import OrderKeys
+from twin.queue.recipe import KeysOf, OrderKeys
 
 
 def las(jobs: QueueJobs, predicted_ns: Int) -> OrderKeys:
@@ -13,4 +15,25 @@ def las(jobs: QueueJobs, predicted_ns: Int) -> OrderKeys:
     schedulers (Kay and Lauder, "A fair share scheduler", CACM 1988), without decay. Jobs without a user count
     as those of one.
     """
-    return OrderKeys.least_served_user(len(jobs))
+    return OrderKeys.of_users(len(jobs), "total")
+
+
+def drf(jobs: QueueJobs, predicted_ns: Int) -> OrderKeys:
+    """Dominant resource fairness (Ghodsi et al., NSDI 2011, section 4.1): the user with the smallest dominant
+    share now. Processors are the one resource that jobs of a log name, so that their share is the dominant
+    one, and the rule is max-min fairness over users. Ties go by submission; the paper leaves them open.
+    """
+    return OrderKeys.of_users(len(jobs), "held")
+
+
+def fair_tree(half_life_s: float) -> KeysOf:
+    """Returns Fair Tree of Slurm (Cox and Morrison, Slurm User Group 2014) among users of one account with
+    equal shares: the user with the least usage, which is halved in every half-life (PriorityDecayHalfLife).
+    Usage is that of this very moment; Slurm computes it anew every five minutes (PriorityCalcPeriod). Ties
+    go by submission.
+    """
+    return partial(_fair_tree, half_life_s)
+
+
+def _fair_tree(half_life_s: float, jobs: QueueJobs, predicted_ns: Int) -> OrderKeys:
+    return OrderKeys.of_users(len(jobs), "decayed", half_life_s)

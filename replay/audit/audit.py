@@ -121,7 +121,7 @@ def audit(
 
 def _of_queue(store: Path, run_id: str) -> list[AuditFinding]:
     """Returns the findings of a queue run: its schedule made again, also with another future."""
-    from replay.queue import logged_run  # brings the compiled kernel, needed here only
+    from replay.logqueue import logged_run  # brings the compiled kernel, needed here only
 
     if not RunReader(run_index.folder(store, run_id)).finished:
         return [AuditFinding("re-execution", f"{run_id} was stopped while it was written; make it again")]

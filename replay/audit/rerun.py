@@ -79,7 +79,7 @@ def recompute(
 
 def _of_queue(store: Path, run_id: str, until_s: float | None) -> Rerun:
     """Returns the re-execution of a queue run."""
-    from replay.queue import logged_run  # brings the compiled kernel, needed here only
+    from replay.logqueue import logged_run  # brings the compiled kernel, needed here only
 
     reader = RunReader(run_index.folder(store, run_id))
     last = None if until_s is None else last_event(reader.events(), to_ns(until_s))

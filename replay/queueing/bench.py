@@ -13,9 +13,9 @@ import numpy as np
 
 from ingest.core.errors import UsageError
 from ingest.core.progress import SILENT, Progress
+from replay.logqueue.comparison import QueueComparison
+from replay.logqueue.windowed import Ranged
 from replay.metrics.paired_comparison import student
-from replay.queue.comparison import QueueComparison
-from replay.queue.windowed import Ranged
 from replay.queueing import scenario_run
 from replay.queueing.on_sites import SiteComparison
 from replay.queueing.scenario_run import Compared

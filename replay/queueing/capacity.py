@@ -22,9 +22,9 @@ from ingest.readers import job_logs
 from ingest.readers.job_logs import LakeJobs
 from policy.placement.registry import placement
 from policy.queue.registry import recipe
-from replay.queue import on_nodes
-from replay.queue.comparison import read_to_json
-from replay.queue.logged_run import used_processors
+from replay.logqueue import on_nodes
+from replay.logqueue.comparison import read_to_json
+from replay.logqueue.logged_run import used_processors
 from twin.placement.cluster import NodeCluster
 from twin.placement.demands import Demands, possible
 from twin.queue.jobs import Prediction, QueueJobs

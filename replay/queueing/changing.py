@@ -16,7 +16,7 @@ from ingest.readers.clusters.training_lists import TrainingDemand, training_dema
 from ingest.readers.job_logs import LakeJobs
 from policy.queue import registry as queue_registry
 from policy.sharing import registry
-from replay.queue.comparison import read_to_json
+from replay.logqueue.comparison import read_to_json
 from replay.queueing.node_models import NodesAsked
 from twin.queue.jobs import Float, Int, Prediction, QueueJobs
 from twin.queue.rules import INSTANT, PREDICTSIM

@@ -13,7 +13,7 @@ from policy.hippo.queue.training import Method, train
 from policy.hippo.queue.windows import PoolPart, split
 from policy.queue import checkpoint
 from policy.queue.checkpoint import LearnedOrder
-from replay.queue.run_events import digest_of
+from replay.logqueue.run_events import digest_of
 from twin.queue.rules import PREDICTSIM
 from twin.queue.selection import select
 

@@ -9,7 +9,7 @@ from ingest.core.errors import UsageError
 from ingest.readers.clusters.gavel_speeds import gavel_speeds, is_gavel, job_types
 from ingest.readers.clusters.profiled_runs import GAVEL_GPU, RunProfiles
 from ingest.readers.job_logs import LakeJobs
-from replay.queue.on_nodes import cluster_named
+from replay.logqueue.on_nodes import cluster_named
 from twin.queue.jobs import Float
 from twin.queue.selection import LogJobs
 from twin.sharing.changes import PPM

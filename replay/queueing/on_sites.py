@@ -11,9 +11,9 @@ from ingest.core.progress import SILENT, Progress
 from ingest.core.units import NS_PER_S
 from ingest.parsing.reader import Reject
 from policy.placement.sites import SITE_CHOICES, site_choice
-from replay.queue import run_events
-from replay.queue.comparison import read_to_json
-from replay.queue.run_events import NO_ORIGIN, QueueOrigin
+from replay.logqueue import run_events
+from replay.logqueue.comparison import read_to_json
+from replay.logqueue.run_events import NO_ORIGIN, QueueOrigin
 from replay.queueing import span_rates
 from twin.core.seeds import generator
 from twin.queue.jobs import QueueJobs

@@ -11,10 +11,10 @@ from ingest.readers import job_logs
 from ingest.readers.job_logs import LakeJobs
 from policy.placement.registry import placement
 from policy.queue.registry import recipe
-from replay.queue import comparison, on_nodes
-from replay.queue.comparison import QueueComparison
-from replay.queue.on_nodes import NodeComparison
-from replay.queue.run_events import QueueOrigin
+from replay.logqueue import comparison, on_nodes
+from replay.logqueue.comparison import QueueComparison
+from replay.logqueue.on_nodes import NodeComparison
+from replay.logqueue.run_events import QueueOrigin
 from replay.queueing import on_sites, trained_models
 from replay.queueing.on_sites import SiteComparison
 from twin.queue.jobs import QueueJobs

@@ -7,7 +7,7 @@ import numpy as np
 
 from ingest.core.units import NS_PER_S
 from replay.log.run_log import RunReader
-from replay.queue.logged_run import LoggedQueue, load, used_processors
+from replay.logqueue.logged_run import LoggedQueue, load, used_processors
 from replay.report.answer import Card
 from replay.report.drawing.formatting import percent, plain, time_unit
 from replay.report.drawing.plot import LiveChart

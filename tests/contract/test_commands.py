@@ -242,7 +242,7 @@ INTERRUPTED = {
     "ingest": ("ingest.pipeline.ingest.ingest", ["ingest", "traces"]),
     "fetch": ("ingest.public.fetch.fetch", ["fetch", "wanify-aws8"]),
     "train": ("replay.training.train.train", ["train"]),
-    "queue": ("replay.queue.comparison.compare", ["queue", "examples/queue.swf"]),
+    "queue": ("replay.logqueue.comparison.compare", ["queue", "examples/queue.swf"]),
     "replay": ("replay.run.runner.run", ["replay", "-p", "static"]),
     "replay --resume": ("replay.run.runner.resume", ["replay", "--resume", STATIC]),
     "replay --run": ("replay.audit.rerun.recompute", ["replay", "--run", STATIC]),

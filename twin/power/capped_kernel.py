@@ -70,7 +70,7 @@ def play(
         UsageError: the last jobs would start later than a time can be.
     """
     inputs = inputs_of(jobs, predicted, keys)
-    pool = idle(processors, keys.static, int(inputs.user.max(initial=0)) + 1)
+    pool = idle(processors, keys, int(inputs.user.max(initial=0)) + 1)
     planned = len(jobs) if backfill == "conservative" else 0
     cap_mw = UNLIMITED_MW if limits.cap_mw is None else limits.cap_mw
     budget = _full_budget(job_mw, cap_mw, limits)
@@ -194,7 +194,7 @@ def _end(
         if predicted_end > time:
             add(profile, time, predicted_end, size)
             add(watts, time, predicted_end, budget.job_mw[job])
-    if flags.by_user:
+    if flags.usage:
         stop_serving(jobs, pool, job, jobs.run[job])
     now[ENDED] = 1
 
@@ -222,7 +222,7 @@ def _pass(
             job = pool.predicted_of[now[PREDICTED]]
             pool.released[job] = True
             _give_back(jobs, pool, budget, job, time)
-    if now[WAITING] and (flags.power or flags.by_user):
+    if now[WAITING] and (flags.power or flags.usage):
         sort(jobs, flags, pool, time)
     if flags.backfill == CONSERVATIVE:
         _start_reserved(jobs, flags, pool, budget, profile, watts, time)

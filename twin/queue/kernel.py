@@ -16,10 +16,12 @@ from twin.queue.jobs import LATEST_NS, Int, QueueJobs
 from twin.queue.pool import (
     CHOSEN,
     CONSERVATIVE,
+    DECAYED,
     EASY,
     ENDED,
     FIRST,
     FREE,
+    HELD,
     LATEST,
     NONE,
     PREDICTED,
@@ -27,6 +29,7 @@ from twin.queue.pool import (
     SETTLED,
     SJBF,
     SPARE,
+    TOTAL,
     WAITING,
     Flags,
     Inputs,
@@ -36,7 +39,7 @@ from twin.queue.pool import (
     idle,
     inputs_of,
 )  # fmt: skip
-from twin.queue.recipe import Backfill, OrderKeys
+from twin.queue.recipe import GRAIN, Backfill, OrderKeys
 from twin.queue.reservations import NOT_YET, FreeProfile, add, empty, plan, trim
 from twin.queue.rules import QueueRules
 from twin.queue.scoring import note, remember, score, scoring_of
@@ -59,7 +62,7 @@ def play(
     """
     inputs = inputs_of(jobs, predicted, keys)
     users = int(inputs.user.max(initial=0)) + 1
-    pool = idle(processors, keys.static, users)
+    pool = idle(processors, keys, users)
     scoring = None
     if keys.scorer is not None:
         scoring = scoring_of(jobs, predicted, processors, keys.scorer, users, trail)
@@ -126,7 +129,7 @@ def _end(
         trim(profile, time)
         if predicted_end > time:
             add(profile, time, predicted_end, size)
-    if flags.by_user:
+    if flags.usage:
         stop_serving(jobs, pool, job, jobs.run[job])
     if scoring is not None:
         remember(jobs, scoring, job)
@@ -164,7 +167,7 @@ def run(jobs: Inputs, flags: Flags, pool: Pool, job: int, time: int) -> None:
     insert(pool.predicted_at, pool.predicted_of, now[PREDICTED], time + jobs.predicted[job], job)
     now[RUNNING] += 1
     now[PREDICTED] += 1
-    if flags.by_user:
+    if flags.usage:
         serve(jobs, pool, job, time)
 
 
@@ -172,17 +175,31 @@ def run(jobs: Inputs, flags: Flags, pool: Pool, job: int, time: int) -> None:
 def serve(jobs: Inputs, pool: Pool, job: int, time: int) -> None:
     """Lets what the user of a job has had grow with it."""
     user, size = jobs.user[job], jobs.processors[job]
+    if pool.decay[0]:
+        pool.done[user], pool.base[user] = decayed(pool, user, time), time / NS_PER_S
+    else:
+        pool.base[user] += size * (time / NS_PER_S)
     pool.rate[user] += size
-    pool.base[user] += size * (time / NS_PER_S)
 
 
 @njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
 def stop_serving(jobs: Inputs, pool: Pool, job: int, lasted: int) -> None:
     """Keeps what the user of a job has had by it, which ran so many nanoseconds."""
     user, size = jobs.user[job], jobs.processors[job]
-    pool.done[user] += size * (lasted / NS_PER_S)
+    if pool.decay[0]:
+        time = pool.start[job] + lasted
+        pool.done[user], pool.base[user] = decayed(pool, user, time), time / NS_PER_S
+    else:
+        pool.done[user] += size * (lasted / NS_PER_S)
+        pool.base[user] -= size * (pool.start[job] / NS_PER_S)
     pool.rate[user] -= size
-    pool.base[user] -= size * (pool.start[job] / NS_PER_S)
+
+
+@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+def decayed(pool: Pool, user: int, time: int) -> float:
+    """Returns the processor-seconds of a user, each worth exp(-decay x age)."""
+    kept = np.exp(-pool.decay[0] * (time / NS_PER_S - pool.base[user]))
+    return float(pool.done[user] * kept + pool.rate[user] * ((1 - kept) / pool.decay[0]))
 
 
 @njit(inline="always")  # type: ignore[untyped-decorator]
@@ -222,9 +239,13 @@ def sort(jobs: Inputs, flags: Flags, pool: Pool, time: int) -> None:
     queue, key, first = pool.queue, pool.key, pool.now[FIRST]
     for i in range(first, first + pool.now[WAITING]):
         job = queue[i]
-        if flags.by_user:
-            user = jobs.user[job]
+        user = jobs.user[job]
+        if flags.usage == TOTAL:
             key[job] = pool.done[user] + (pool.rate[user] * (time / NS_PER_S) - pool.base[user])
+        elif flags.usage == DECAYED:
+            key[job] = np.rint(decayed(pool, user, time) / GRAIN)
+        elif flags.usage == HELD:
+            key[job] = pool.rate[user]
         else:
             aged = (time - jobs.submit[job]) / NS_PER_S / jobs.scale[job]
             key[job] = -(aged * aged * aged if flags.power == 3 else aged) * jobs.factor[job]

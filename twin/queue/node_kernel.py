@@ -105,7 +105,7 @@ def play(
         UsageError: the last jobs would start later than a time can be.
     """
     inputs = inputs_of(jobs, predicted, keys)
-    pool = idle_queue(1, keys.static, int(inputs.user.max(initial=0)) + 1)
+    pool = idle_queue(1, keys, int(inputs.user.max(initial=0)) + 1)
     if backfill == "conservative":
         site = site._replace(rule=uncached(site.rule))
     if not _play(inputs, flags_of(keys, backfill, rules), pool, site):
@@ -180,7 +180,7 @@ def _end(jobs: Inputs, flags: Flags, pool: Pool, site: ClusterState) -> None:
     if not pool.released[job]:
         forget(pool, job)
         _free(site, job)
-    if flags.by_user:
+    if flags.usage:
         stop_serving(jobs, pool, job, jobs.run[job])
     now[ENDED], now[SETTLED] = 1, 0
 
@@ -227,7 +227,7 @@ def _pass(jobs: Inputs, flags: Flags, pool: Pool, site: ClusterState, time: int,
         if flags.backfill != NONE and _overtakes(jobs, flags, pool, site, new, time):
             now[SETTLED] = 0
         return
-    if now[WAITING] and (flags.power or flags.by_user):
+    if now[WAITING] and (flags.power or flags.usage):
         sort(jobs, flags, pool, time)
     if flags.backfill == CONSERVATIVE:
         _start_booked(jobs, flags, pool, site, time)
@@ -241,7 +241,7 @@ def _pass(jobs: Inputs, flags: Flags, pool: Pool, site: ClusterState, time: int,
         now[CHOSEN] = -1
     if now[WAITING]:
         overtaken = _overtake(jobs, flags, pool, site, time)
-        now[SETTLED] = not (overtaken or flags.power or flags.by_user or flags.commits)
+        now[SETTLED] = not (overtaken or flags.power or flags.usage or flags.commits)
 
 
 @njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]

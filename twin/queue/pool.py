@@ -1,16 +1,18 @@
 """The arrays of the compiled event loop: what it is given, and the state of a pool."""
 
+import math
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from twin.queue.jobs import Float, Int, QueueJobs
-from twin.queue.recipe import BACKFILLS, Backfill, OrderKeys
+from twin.queue.recipe import BACKFILLS, USAGES, Backfill, OrderKeys
 from twin.queue.reservations import NOT_YET
 from twin.queue.rules import QueueRules
 
 NONE, EASY, SJBF, CONSERVATIVE = range(len(BACKFILLS))
+UNCOUNTED, TOTAL, DECAYED, HELD = range(len(USAGES))
 FREE, FIRST, WAITING, RUNNING, PREDICTED, CHOSEN, LATEST, SPARE, ENDED, SETTLED = range(10)
 """Places of `Pool.now`: processors free, where the queue begins, jobs waiting, running, in the list by
 predicted end, the committed job (-1: none), the latest end of those who overtake the head, the
@@ -31,11 +33,11 @@ class Inputs(NamedTuple):
 
 
 class Flags(NamedTuple):
-    """Rules and recipe as numbers; `moving`: keys change while jobs wait."""
+    """Rules and recipe as numbers; `moving`: keys change while jobs wait; `usage`: place in `USAGES`."""
 
     backfill: int
     power: int
-    by_user: bool
+    usage: int
     moving: bool
     submissions_first: bool
     passes_each_event: bool
@@ -71,7 +73,9 @@ class Scoring(NamedTuple):
 
 class Pool(NamedTuple):
     """All that changes. `start`, `backfilled`, `released`, `key`: one element a job; `done`, `rate`, `base`:
-    a user's processor-seconds of ended jobs, processors in use, and their sum of processors x start."""
+    a user's processor-seconds of ended jobs, processors in use, and their sum of processors x start; if usage
+    decays, `done` is all usage as it was at `base` seconds. `decay` (1,): its rate a second, 0 for none.
+    """
 
     start: Int
     backfilled: NDArray[np.bool_]
@@ -85,6 +89,7 @@ class Pool(NamedTuple):
     done: Float
     rate: Float
     base: Float
+    decay: Float
     now: Int
 
 
@@ -99,7 +104,7 @@ def unscored() -> Scoring:
 
 def inputs_of(jobs: QueueJobs, predicted: Int, keys: OrderKeys) -> Inputs:
     """Returns jobs and keys as arrays; users are numbered only where the order asks for them."""
-    asked = keys.by_user or keys.scorer is not None
+    asked = keys.usage != "none" or keys.scorer is not None
     users = np.unique(jobs.user, return_inverse=True)[1] if asked else np.zeros(len(jobs))
     return Inputs(
         jobs.submit_ns, jobs.run_ns, jobs.processors, predicted,
@@ -109,16 +114,17 @@ def inputs_of(jobs: QueueJobs, predicted: Int, keys: OrderKeys) -> Inputs:
 
 def flags_of(keys: OrderKeys, backfill: Backfill, rules: QueueRules) -> Flags:
     """Returns rules and recipe as numbers."""
-    moving = bool(keys.power) or keys.by_user or keys.scorer is not None
+    moving = bool(keys.power) or keys.usage != "none" or keys.scorer is not None
     return Flags(
-        BACKFILLS.index(backfill), keys.power, keys.by_user, moving, rules.submissions_first,
+        BACKFILLS.index(backfill), keys.power, USAGES.index(keys.usage), moving, rules.submissions_first,
         rules.passes_each_event, rules.frees_predicted, rules.commits, rules.spares, rules.strict,
         rules.backfills_by_submission,
     )  # fmt: skip
 
 
-def idle(processors: int, key: Float, users: int) -> Pool:
+def idle(processors: int, keys: OrderKeys, users: int) -> Pool:
     """Returns a pool in which nothing has happened."""
+    key = keys.static
     count = len(key)
     start, now = np.full(count, NOT_YET, np.int64), np.zeros(10, np.int64)
     now[FREE], now[CHOSEN] = processors, -1
@@ -127,5 +133,5 @@ def idle(processors: int, key: Float, users: int) -> Pool:
     done, rate, base = (np.zeros(users) for _ in range(3))
     return Pool(
         start, backfilled, released, key.copy(), queue, ends, end_of, predicted, predicted_of,
-        done, rate, base, now,
+        done, rate, base, np.array([math.log(2) / keys.half_life_s]), now,
     )  # fmt: skip

@@ -1,5 +1,6 @@
 """A scheduler as data: the order of the queue, and who may overtake its head."""
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal, get_args
@@ -16,6 +17,14 @@ Etsion and Feitelson, TPDS 2007). conservative: every job has a reservation, whi
 Feitelson 2001)."""
 
 
+Usage = Literal["none", "total", "decayed", "held"]
+USAGES: tuple[Usage, ...] = get_args(Usage)
+"""What an order counts of users: nothing; the processor-seconds that their jobs have had; these, each halved
+in every half-life since; the processors that they hold now."""
+GRAIN = 1e-6
+"""Decayed processor-seconds count in such steps, so that equal ones are equal however they were summed."""
+
+
 @dataclass(frozen=True, eq=False, slots=True)
 class JobScorer:
     """A network that scores waiting jobs: widths of its layers, inputs first, and its weights, layer by layer
@@ -30,15 +39,17 @@ class OrderKeys:
     """Keys that sort the queue, lowest first, ties in order of submission; floats, one a job.
 
     Without `power` a job has its `static` key for ever. With power 1 or 3 its key at a time is
-    -(wait / scale)^power x factor, wait in seconds: it falls while the job waits. With `by_user` it is the
-    processor-seconds that jobs of the same user have had by then. With a `scorer` it is minus the score.
+    -(wait / scale)^power x factor, wait in seconds: it falls while the job waits. With a `usage` it is that
+    of the jobs of the same user by then; `half_life_s` belongs to "decayed". With a `scorer` it is minus the
+    score.
     """
 
     static: Float
     scale: Float
     factor: Float
     power: Literal[0, 1, 3] = 0
-    by_user: bool = False
+    usage: Usage = "none"
+    half_life_s: float = math.inf
     scorer: JobScorer | None = None
 
     @classmethod
@@ -53,9 +64,10 @@ class OrderKeys:
         return cls(np.zeros(len(scale)), scale, ones if factor is None else factor, power)
 
     @classmethod
-    def least_served_user(cls, jobs: int) -> "OrderKeys":
-        """Returns keys that follow the processor-seconds of users."""
-        return cls(np.zeros(jobs), np.ones(jobs), np.ones(jobs), by_user=True)
+    def of_users(cls, jobs: int, usage: Usage, half_life_s: float = math.inf) -> "OrderKeys":
+        """Returns keys that follow what users have had or have, the least first."""
+        ones = np.ones(jobs)
+        return cls(np.zeros(jobs), ones, ones, usage=usage, half_life_s=half_life_s)
 
     @classmethod
     def scored(cls, jobs: int, scorer: JobScorer) -> "OrderKeys":

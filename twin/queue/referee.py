@@ -14,7 +14,7 @@ from simpy import Environment
 from ingest.core.units import NS_PER_S
 from twin.core.clock import At
 from twin.queue.jobs import Int, QueueJobs
-from twin.queue.recipe import Backfill, OrderKeys
+from twin.queue.recipe import GRAIN, Backfill, OrderKeys
 from twin.queue.rules import QueueRules
 from twin.queue.scoring import CANDIDATES, DAY_S, fixed_features
 
@@ -26,6 +26,22 @@ Promise = Callable[[int, int, int], None]
 
 def ignore(time: int, job: int, start: int) -> None:
     """Does nothing: the default of `promise`."""
+
+
+def usage_of(keys: OrderKeys, runs: list[tuple[int, int, int]], now: int) -> float:
+    """Returns what an order counts of a user with these runs: processors, begin, and end, which lies behind
+    `now` for a job that runs."""
+    if keys.usage == "held":
+        return sum(size for size, _, end in runs if end > now)
+    spans = [(size, begin, min(end, now)) for size, begin, end in runs]
+    if keys.usage == "total":
+        return sum(size * (end - begin) for size, begin, end in spans) / NS_PER_S
+    rate = math.log(2) / keys.half_life_s
+    worth = (
+        size * (math.exp(-rate * ((now - end) / NS_PER_S)) - math.exp(-rate * ((now - begin) / NS_PER_S)))
+        for size, begin, end in spans
+    )
+    return round(sum(worth) / rate / GRAIN)
 
 
 @dataclass(slots=True)
@@ -120,8 +136,13 @@ class Referee:
         now, keys = int(self.env.now), self.keys
         if keys.scorer:
             return -self.score(job) if job in sorted(self.queue)[:CANDIDATES] else math.inf
-        if keys.by_user:
-            return self.served_ns(int(self.jobs.user[job])) / NS_PER_S
+        if keys.usage != "none":
+            runs = [
+                (self.size[one], begin, now + 1 if one in self.running else begin + self.run_ns[one])
+                for one, begin in self.started.items()
+                if self.jobs.user[one] == self.jobs.user[job]
+            ]
+            return usage_of(keys, runs, now)
         if not keys.power:
             return float(keys.static[job])
         aged = (now - self.submit[job]) / NS_PER_S / float(keys.scale[job])
@@ -156,14 +177,6 @@ class Referee:
             math.sin(angle),
             math.cos(angle),
         ]
-
-    def served_ns(self, user: int) -> int:
-        """Returns the processor-nanoseconds that jobs of a user have had."""
-        return sum(
-            self.size[job] * (min(self.env.now, start + self.run_ns[job]) - start)
-            for job, start in self.started.items()
-            if int(self.jobs.user[job]) == user
-        )
 
     def pass_now(self) -> None:
         """Starts whoever may start now."""

@@ -68,7 +68,7 @@ def play(
         UsageError: a job waits for a link that stays dead, or the last jobs end later than a time can be.
     """
     inputs = inputs_of(jobs, predicted, keys)
-    pool = idle(1, keys.static, int(inputs.user.max(initial=0)) + 1)
+    pool = idle(1, keys, int(inputs.user.max(initial=0)) + 1)
     count = len(jobs)
     option, coming, left, since, speed, of = (np.zeros(count, np.int64) for _ in range(6))
     end = np.full(count, NOT_YET, np.int64)
@@ -163,7 +163,7 @@ def _end(
             _set_speed(state, asked, links, options, job, time)
         if state.end[job] == time:
             state.free[:] += options.need[state.option[job]]
-            if flags.by_user:
+            if flags.usage:
                 stop_serving(jobs, pool, job, time - pool.start[job])
         else:
             state.of[kept] = job
@@ -249,7 +249,7 @@ def _start(
     _set_speed(state, asked, links, options, job, time)
     state.of[now[RUNNING]] = job
     now[RUNNING] += 1
-    if flags.by_user:
+    if flags.usage:
         serve(jobs, pool, job, time)
 
 
@@ -260,7 +260,7 @@ def _pass(
 ) -> None:  # fmt: skip
     """One scheduling pass."""
     now, queue = pool.now, pool.queue
-    if flags.power or flags.by_user:
+    if flags.power or flags.usage:
         sort(jobs, flags, pool, time)
     while now[WAITING]:
         job = queue[now[FIRST]]
@@ -344,7 +344,7 @@ def _start_reserved(
     """Gives every waiting job a time and a way, those that have them first, if a run has ended; starts those
     whose time is now. When links change, all is planned anew. A job that no link serves has no claim."""
     now, profile = pool.now, state.profile
-    if flags.power or flags.by_user:
+    if flags.power or flags.usage:
         sort(jobs, flags, pool, time)
     waiting = pool.queue[now[FIRST] : now[FIRST] + now[WAITING]].copy()
     restart(profile, time, state.free)

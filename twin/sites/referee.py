@@ -13,6 +13,7 @@ from ingest.core.units import NS_PER_S
 from twin.core.clock import At
 from twin.queue.jobs import LATEST_NS, Int, QueueJobs
 from twin.queue.recipe import Backfill, OrderKeys
+from twin.queue.referee import usage_of
 from twin.sites.inputs import FULL_RATE, NOWHERE, SiteJobs, SiteLinks, SiteOptions, SiteRule
 
 CHANGE, END, SUBMISSION, PASS = range(4)
@@ -142,20 +143,17 @@ class SiteReferee:
 
     def key(self, job: int) -> float:
         """Returns what the queue is sorted by."""
-        if self.keys.by_user:
-            return self.served_ns(int(self.jobs.user[job])) / NS_PER_S
+        if self.keys.usage != "none":
+            runs = [
+                (self.size[one], begin, self.ended.get(one, self.now + 1))
+                for one, begin in self.started.items()
+                if self.jobs.user[one] == self.jobs.user[job]
+            ]
+            return usage_of(self.keys, runs, self.now)
         if not self.keys.power:
             return float(self.keys.static[job])
         aged = (self.now - int(self.jobs.submit_ns[job])) / NS_PER_S / float(self.keys.scale[job])
         return -(aged * aged * aged if self.keys.power == 3 else aged) * float(self.keys.factor[job])
-
-    def served_ns(self, user: int) -> int:
-        """Returns the processor-nanoseconds that jobs of a user have held."""
-        return sum(
-            self.size[job] * (self.ended.get(job, self.now) - start)
-            for job, start in self.started.items()
-            if int(self.jobs.user[job]) == user
-        )
 
     def pass_now(self) -> None:
         """Starts whoever may start now."""

@@ -39,7 +39,7 @@ PREDICTED = JOBS.predicted_ns("estimate")
 )
 def test_fixed_keys(keys: KeysOf, expected: list[float]) -> None:
     found = keys(JOBS, PREDICTED)
-    assert found.static.tolist() == pytest.approx(expected) and found.power == 0 and not found.by_user
+    assert found.static.tolist() == pytest.approx(expected) and found.power == 0 and found.usage == "none"
 
 
 @pytest.mark.parametrize(
@@ -57,10 +57,45 @@ def test_aging_keys(keys: KeysOf, scale: list[float], power: int, factor: list[f
 
 
 def test_least_attained_service_follows_users() -> None:
-    assert served_orders.las(JOBS, PREDICTED).by_user
+    assert served_orders.las(JOBS, PREDICTED).usage == "total"
     # User 1 has 40 processor-seconds when the pool is free at 10; user 2 has none.
     jobs = QueueJobs.of_seconds([0, 1, 2], [10, 5, 5], [4, 4, 4], user=[1, 1, 2])
     assert (simulate(jobs, 4, registry.recipe("las")).start_ns // 10**9).tolist() == [0, 15, 10]
+
+
+def hours(policy: str) -> list[int]:
+    """Two users in turn on a pool that one job fills; starts in hours."""
+    rows = [(0, 10, 1), (0, 5, 2), (1, 1, 2), (1, 1, 1)]
+    submit, run, user = zip(*rows, strict=True)
+    jobs = QueueJobs.of_seconds(3600 * np.array(submit), 3600 * np.array(run), [4] * 4, user=user)
+    return (simulate(jobs, 4, registry.recipe(policy)).start_ns // (3600 * 10**9)).tolist()
+
+
+def test_fair_tree_forgets_and_least_attained_service_does_not() -> None:
+    # At 15 h user 1 has had 40 GPU-hours, which ended 5 h ago, and user 2 the last 20.
+    assert hours("las") == [0, 10, 15, 16]
+    # With a half-life of 1 h: 40 h are worth 4 / ln 2 x (2^-5 - 2^-15), 20 h 4 / ln 2 x (1 - 2^-5).
+    assert hours("fair-tree-1h") == [0, 10, 16, 15]
+    assert hours("fair-tree-9999d") == hours("fair-tree") == hours("las")
+
+
+def test_the_half_life_is_part_of_the_name() -> None:
+    made = registry.recipe("fair-tree-2d+easy")
+    assert (made.name, made.backfill) == ("fair-tree-2d+easy", "easy")
+    assert made.keys(JOBS, PREDICTED).half_life_s == 2 * 86_400
+    assert registry.recipe("fair-tree").keys(JOBS, PREDICTED).half_life_s == 7 * 86_400
+    assert registry.known("fair-tree-2d+easy") and not registry.known("fair-tree-2d+esy")
+    with pytest.raises(UsageError, match="fair-tree-0d"):
+        registry.recipe("fair-tree-0d")
+
+
+def test_drf_counts_what_users_hold_now() -> None:
+    # At 10 user 2 has had 70 processor-seconds and holds nothing; user 1 has had 30 and holds 3 of 10.
+    rows = [(0, 100, 3, 1), (0, 10, 7, 2), (1, 5, 7, 1), (2, 5, 7, 2)]
+    submit, run, size, user = zip(*rows, strict=True)
+    jobs = QueueJobs.of_seconds(submit, run, size, user=user)
+    found = [simulate(jobs, 10, registry.recipe(name)).start_ns // 10**9 for name in ("drf", "las")]
+    assert [starts.tolist() for starts in found] == [[0, 0, 15, 10], [0, 0, 10, 15]]
 
 
 @pytest.mark.parametrize("name", ["priority", "edf"])

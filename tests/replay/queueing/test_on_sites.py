@@ -10,7 +10,7 @@ from ingest.core.errors import UsageError
 from ingest.pipeline.ingest import ingest
 from policy.placement.sites import site_choice
 from replay.audit.audit import audit
-from replay.queue import logged_run, logged_sites, whatif
+from replay.logqueue import logged_run, logged_sites, whatif
 from replay.queueing import scenario_run, span_rates
 from replay.queueing.on_sites import SiteComparison
 from tests.support import queue_log

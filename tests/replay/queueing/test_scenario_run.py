@@ -12,9 +12,9 @@ from ingest.pipeline.ingest import ingest
 from replay.audit import rerun
 from replay.audit.audit import audit
 from replay.log.run_log import RunReader
-from replay.queue import comparison, logged_nodes, logged_run, waiting, whatif
-from replay.queue.comparison import QueueComparison
-from replay.queue.on_nodes import NodeComparison
+from replay.logqueue import comparison, logged_nodes, logged_run, waiting, whatif
+from replay.logqueue.comparison import QueueComparison
+from replay.logqueue.on_nodes import NodeComparison
 from replay.queueing import bench, scenario_run
 from replay.report import page
 from replay.sql.query import query

@@ -10,8 +10,8 @@ from ingest.pipeline.ingest import ingest
 from replay.audit import rerun
 from replay.audit.audit import audit
 from replay.log.run_log import RunReader
-from replay.queue import whatif
-from replay.queue.comparison import QueueComparison
+from replay.logqueue import whatif
+from replay.logqueue.comparison import QueueComparison
 from replay.queueing import scenario_run
 from replay.sql.query import query
 from replay.store import run_index

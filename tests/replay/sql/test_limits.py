@@ -30,7 +30,7 @@ LARGE = "SELECT count(DISTINCT hash(i)) AS n FROM range(20000000) AS t(i)"
 
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("it's a [store]*")
+    folder = tmp_path_factory.mktemp("store") / "it's a [store]*"
     write(folder / "runs" / "a")
     query(folder, "FROM runs")
     return folder

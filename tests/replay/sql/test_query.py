@@ -26,7 +26,8 @@ from tests.support.tally import EFFORT, tally
 
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("it's a [store]*")  # signs that mean something to a glob or to SQL
+    # Signs that mean something to a glob or to SQL. DuckDB searches the folder above for them: a small one.
+    folder = tmp_path_factory.mktemp("store") / "it's a [store]*"
     write(folder / "runs" / "a", policy="mpc")
     write(folder / "runs" / "b", policy="static", flush_events=50)
     return folder

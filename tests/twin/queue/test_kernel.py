@@ -101,7 +101,8 @@ def test_events_of_one_instant_follow_the_rules() -> None:
 
 def test_equal_keys_go_by_submission_then_number() -> None:
     rows: list[Row] = [(0, 5, 10, 5), (1, 5, 10, 5), (1, 5, 10, 5), (1, 5, 10, 5)]
-    for policy in ("fcfs", "sjf", "saf", "ljf", "wfp3", "unicef", "hrrn", "las", "easy", "conservative"):
+    names = "fcfs", "sjf", "saf", "ljf", "wfp3", "unicef", "hrrn", "las", "drf", "easy", "conservative"
+    for policy in names:
         assert starts(rows, policy) == [0, 5, 10, 15], policy
 
 
@@ -143,7 +144,7 @@ def test_a_queue_in_any_disorder_is_sorted_by_key_and_then_by_submission() -> No
     for runs in (range(40, 0, -1), range(1, 41), [5, 3] * 20):
         jobs = QueueJobs.of_seconds([0] * 40, list(runs), [1] * 40)
         keys = recipe("hrrn").keys(jobs, jobs.run_ns)
-        pool, inputs = idle(1, keys.static, 1), inputs_of(jobs, jobs.run_ns, keys)
+        pool, inputs = idle(1, keys, 1), inputs_of(jobs, jobs.run_ns, keys)
         flags = flags_of(keys, "none", PREDICTSIM)
         for job in range(40):
             kernel.submit(inputs, flags, pool, job)

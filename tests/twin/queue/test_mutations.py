@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from policy.queue.registry import recipe
-from replay.queue import recorded
+from replay.logqueue import recorded
 from tests.support.queue_mutants import MUTANTS, uncompiled
 from twin.queue import referee
 from twin.queue.jobs import Int, QueueJobs

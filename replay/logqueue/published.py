@@ -13,8 +13,8 @@ from typing import cast
 from ingest.core.errors import InputError
 from ingest.readers.clusters import swf_log
 from policy.queue.registry import recipe
-from replay.queue import recorded
-from replay.queue.sequences import judged
+from replay.logqueue import recorded
+from replay.logqueue.sequences import judged
 from twin.queue.jobs import Prediction, QueueJobs
 from twin.queue.metrics import flow_statistics
 from twin.queue.rules import PREDICTSIM, RLSCHEDULER

@@ -1,6 +1,6 @@
 """Numbers that programs in Go print; the first ten of seed 1 below 100 stand in many of its tutorials."""
 
-from replay.queue.go_random import GoRandom
+from replay.logqueue.go_random import GoRandom
 
 
 def test_numbers_of_seed_one() -> None:

@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from ingest.core.errors import UsageError
-from replay.queue.comparison import compare
-from replay.queue.on_nodes import compare_on_nodes
-from replay.queue.powered import compare_on_nodes_with_power, compare_with_power
+from replay.logqueue.comparison import compare
+from replay.logqueue.on_nodes import compare_on_nodes
+from replay.logqueue.powered import compare_on_nodes_with_power, compare_with_power
 from twin.power.accounts import totals
 from twin.power.powered_queue import PowerChoices
 from twin.power.signals import CARBON, constant

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from ingest.core.errors import InputError, UsageError
-from replay.queue.filling_published import FIGURES, filled_runs
-from replay.queue.on_nodes import cluster_named, compare_on_nodes
+from replay.logqueue.filling_published import FIGURES, filled_runs
+from replay.logqueue.on_nodes import cluster_named, compare_on_nodes
 from tests.support import queue_log
 from twin.queue.rules import RLSCHEDULER
 

@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from ingest.core.errors import UsageError
-from replay.queue.comparison import USUAL, compare
+from replay.logqueue.comparison import USUAL, compare
 from tests.support import queue_log
 from twin.queue.rules import INSTANT
 

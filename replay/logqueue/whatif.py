@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 
 from ingest.core.errors import UsageError
-from replay.queue import run_events
-from replay.queue.logged_run import LoggedQueue, load, played
-from replay.queue.run_events import AnySchedule
-from replay.queue.windowed import WINDOWS, Ranged, Windowed, ratio
+from replay.logqueue import run_events
+from replay.logqueue.logged_run import LoggedQueue, load, played
+from replay.logqueue.run_events import AnySchedule
+from replay.logqueue.windowed import WINDOWS, Ranged, Windowed, ratio
 from replay.store.run_header import QUEUE
 from twin.queue.simulation import QueueSchedule
 

@@ -9,10 +9,12 @@ import numpy as np
 from ingest.core.errors import UsageError
 from ingest.core.units import NS_PER_S, to_ns
 from policy.queue.registry import recipe
-from replay.queue import start_forecast
-from replay.queue.logged_run import LoggedQueue, load, used_processors
-from replay.queue.start_forecast import StartForecast
+from replay.logqueue import start_forecast
+from replay.logqueue.logged_run import LoggedQueue, load, used_processors
+from replay.logqueue.start_forecast import StartForecast
 from twin.queue.jobs import Int
+from twin.queue.recipe import OrderKeys
+from twin.queue.referee import usage_of
 from twin.queue.simulation import QueueSchedule
 
 Json = dict[str, Any]
@@ -134,8 +136,8 @@ def _in_front(run: LoggedQueue, job: int) -> Int:
     waiting = np.union1d(waiting[waiting < job], [job]).astype(np.int64)
     jobs = run.logged.jobs
     keys = recipe(run.choices.policy).keys(jobs, jobs.predicted_ns(run.choices.prediction))
-    if keys.by_user:
-        key = np.array([_served_s(done, int(done.jobs.user[one]), at_ns) for one in waiting])
+    if keys.usage != "none":
+        key = np.array([_usage(done, keys, int(done.jobs.user[one]), at_ns) for one in waiting])
     elif keys.power:
         aged = (at_ns - done.jobs.submit_ns[waiting]) / NS_PER_S / keys.scale[waiting]
         key = -(aged**keys.power) * keys.factor[waiting]
@@ -145,11 +147,11 @@ def _in_front(run: LoggedQueue, job: int) -> Int:
     return ordered[: int(np.flatnonzero(ordered == job)[0])]
 
 
-def _served_s(done: QueueSchedule, user: int, at_ns: int) -> float:
-    """Returns the processor-seconds that the jobs of a user have had by then."""
+def _usage(done: QueueSchedule, keys: OrderKeys, user: int, at_ns: int) -> float:
+    """Returns what the order counts of a user by then."""
     own = (done.jobs.user == user) & (done.start_ns < at_ns)
-    lasted = np.minimum(done.end_ns[own], at_ns) - done.start_ns[own]
-    return float((lasted / NS_PER_S * done.jobs.processors[own]).sum())
+    columns = (done.jobs.processors[own], done.start_ns[own], done.end_ns[own])
+    return usage_of(keys, list(zip(*(column.tolist() for column in columns), strict=True)), at_ns)
 
 
 def _split(done: QueueSchedule, submit: int, start: int, size: int) -> tuple[int, int]:

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from ingest.core.errors import InputError
 from ingest.readers.clusters.openb_lists import NodeList, PodList, node_list, pod_list
 from policy.placement.registry import placement
-from replay.queue.go_random import GoRandom
+from replay.logqueue.go_random import GoRandom
 from twin.placement.cluster import MILLI, NodeCluster
 from twin.placement.demands import Demands
 from twin.placement.filling import Filling, fill

@@ -15,10 +15,10 @@ from policy.placement.sites import site_choice
 from policy.queue.registry import recipe
 from replay.log.events import Event
 from replay.log.run_log import RunReader
-from replay.queue import logged_nodes, logged_sites, run_events
-from replay.queue.logged_nodes import NODES
-from replay.queue.logged_sites import SITES
-from replay.queue.run_events import AnySchedule, JobNames, QueueChoices
+from replay.logqueue import logged_nodes, logged_sites, run_events
+from replay.logqueue.logged_nodes import NODES
+from replay.logqueue.logged_sites import SITES
+from replay.logqueue.run_events import AnySchedule, JobNames, QueueChoices
 from replay.store import run_index
 from replay.store.event_sinks import Compare, DivergenceError, Reached
 from replay.store.run_header import QUEUE, Header, from_payload

@@ -13,9 +13,9 @@ from ingest.readers.clusters.profiled_runs import RunProfiles
 from ingest.readers.job_logs import LakeJobs
 from policy.queue.checkpoint import LearnedOrder
 from policy.queue.registry import LEARNED, recipe
-from replay.queue import run_events
-from replay.queue.run_events import NO_ORIGIN, QueueOrigin
-from replay.queue.windowed import WINDOWS, Ranged, Windowed, ratio
+from replay.logqueue import run_events
+from replay.logqueue.run_events import NO_ORIGIN, QueueOrigin
+from replay.logqueue.windowed import WINDOWS, Ranged, Windowed, ratio
 from twin.queue.jobs import Prediction
 from twin.queue.metrics import QueueFigures, figures
 from twin.queue.recipe import QueueRecipe

@@ -13,9 +13,9 @@ from ingest.readers.clusters import openb_lists, swf_log
 from ingest.readers.job_logs import LakeJobs
 from policy.placement.registry import PLACEMENTS, placement
 from policy.queue.registry import recipe
-from replay.queue import run_events
-from replay.queue.comparison import read_to_json
-from replay.queue.run_events import NO_ORIGIN, QueueOrigin
+from replay.logqueue import run_events
+from replay.logqueue.comparison import read_to_json
+from replay.logqueue.run_events import NO_ORIGIN, QueueOrigin
 from twin.placement.cluster import NodeCluster
 from twin.placement.recipe import Gang, PlacementRecipe
 from twin.queue.jobs import Prediction

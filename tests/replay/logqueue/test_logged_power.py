@@ -8,8 +8,8 @@ import pytest
 from ingest.core.errors import UsageError
 from replay.audit import rerun
 from replay.audit.audit import audit
-from replay.queue import logged_power, whatif
-from replay.queue.powered import PoweredComparison, compare_with_power
+from replay.logqueue import logged_power, whatif
+from replay.logqueue.powered import PoweredComparison, compare_with_power
 from replay.sql.query import query
 from tests.support import queue_log
 from twin.power.conversion import ConversionChain, Overhead

@@ -10,10 +10,10 @@ from ingest.core.errors import UsageError
 from policy.queue.registry import recipe
 from replay.audit.audit import audit
 from replay.log.run_log import RunReader, RunWriter
+from replay.logqueue import logged_run, run_events, start_forecast, waiting
+from replay.logqueue.comparison import compare
+from replay.logqueue.logged_run import contradictions, load, looks_ahead, used_processors
 from replay.metrics import kpis
-from replay.queue import logged_run, run_events, start_forecast, waiting
-from replay.queue.comparison import compare
-from replay.queue.logged_run import contradictions, load, looks_ahead, used_processors
 from replay.report import page, queue_page
 from replay.sql.query import query
 from replay.store import run_index
@@ -120,7 +120,7 @@ def kept_example(store: Path, policy: str) -> str:
     return compare(queue_log.TARGET, [policy], keep=store).runs[policy]
 
 
-@pytest.mark.parametrize("policy", ["easy", "las", "conservative", "wfp3+easy"])
+@pytest.mark.parametrize("policy", ["easy", "las", "fair-tree-12h+easy", "conservative", "wfp3+easy"])
 def test_a_run_is_made_again_from_its_events_alone(tmp_path: Path, policy: str) -> None:
     report = audit(tmp_path, kept_example(tmp_path, policy))
     assert report.ok and report.notes == () and report.events > 1_200

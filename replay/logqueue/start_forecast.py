@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from ingest.core.units import NS_PER_S
-from replay.queue.logged_run import LoggedQueue, played
+from replay.logqueue.logged_run import LoggedQueue, played
 from twin.queue.jobs import Float, Int, QueueJobs
 from twin.queue.rules import rule_set
 

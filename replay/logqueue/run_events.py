@@ -19,10 +19,10 @@ from ingest.core.durable import DISK
 from ingest.core.names import is_name
 from ingest.parsing.reader import Reject
 from replay.log.run_log import RunWriter
-from replay.queue import logged_nodes, logged_power, logged_sites
-from replay.queue.logged_nodes import NODES
-from replay.queue.logged_power import NO_OWNER, POWER
-from replay.queue.logged_sites import SITES
+from replay.logqueue import logged_nodes, logged_power, logged_sites
+from replay.logqueue.logged_nodes import NODES
+from replay.logqueue.logged_power import NO_OWNER, POWER
+from replay.logqueue.logged_sites import SITES
 from replay.store import run_index
 from replay.store.event_sinks import Sink
 from replay.store.run_header import QUEUE, Header, opening

@@ -7,8 +7,8 @@ import pytest
 from ingest.core.errors import InputError
 from ingest.readers.clusters import swf_log
 from policy.queue.registry import recipe
-from replay.queue import published, recorded
-from replay.queue.sequences import LENGTH, STARTS, judged, sequences
+from replay.logqueue import published, recorded
+from replay.logqueue.sequences import LENGTH, STARTS, judged, sequences
 from twin.queue.jobs import QueueJobs
 from twin.queue.rules import PREDICTSIM, RLSCHEDULER
 from twin.queue.selection import select

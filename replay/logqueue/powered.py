@@ -13,10 +13,10 @@ from ingest.readers.clusters.swf_log import SwfLog
 from ingest.readers.job_logs import LakeJobs
 from policy.placement.registry import placement
 from policy.queue.registry import recipe
-from replay.queue import logged_power, on_nodes, run_events
-from replay.queue.comparison import USUAL, read_to_json
-from replay.queue.logged_power import NO_OWNER
-from replay.queue.run_events import NO_ORIGIN, QueueOrigin
+from replay.logqueue import logged_power, on_nodes, run_events
+from replay.logqueue.comparison import USUAL, read_to_json
+from replay.logqueue.logged_power import NO_OWNER
+from replay.logqueue.run_events import NO_ORIGIN, QueueOrigin
 from twin.power.accounts import Account, accounts, charged
 from twin.power.conversion import SUPPLIES
 from twin.power.figures import PowerFigures, power_figures
