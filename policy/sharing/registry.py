@@ -10,8 +10,10 @@ from policy.sharing.antman import AntMan
 from policy.sharing.deadlines import EarliestDeadline
 from policy.sharing.elasticflow import DeadlineAdmission, ElasticEdf
 from policy.sharing.gandiva import Gandiva
+from policy.sharing.gavel import GavelRounds
 from policy.sharing.least_attained import LeastAttained
 from policy.sharing.lucid import LucidPacking
+from policy.sharing.mast import PriorityQueue
 from policy.sharing.muri import Muri
 from policy.sharing.srtf import Srtf
 from policy.sharing.tiresias import Tiresias, TiresiasGittins
@@ -49,7 +51,13 @@ RECIPES = {
         SharingRecipe("antman", AntMan, "opportunistic jobs in what guaranteed ones leave",
                       "Xiao et al., OSDI 2020"),
         SharingRecipe("gandiva", Gandiva, "all jobs at once, in turns or packed", "Xiao et al., OSDI 2018"),
+        SharingRecipe("gavel", GavelRounds, "max-min fair time on GPUs of several models, in rounds",
+                      "Narayanan et al., OSDI 2020"),
+        SharingRecipe("gavel-blind", lambda: GavelRounds(aware=False),
+                      "the same rounds as if all models were as fast", "Narayanan et al., OSDI 2020"),
         SharingRecipe("lucid", LucidPacking, "no preemption, mild pairs packed", "Hu et al., ASPLOS 2023"),
+        SharingRecipe("mast", PriorityQueue, "the highest priority first, lower ones preempted",
+                      "Choudhury et al., OSDI 2024"),
         SharingRecipe("elasticflow", DeadlineAdmission, "admission by deadline, each job on its least share",
                       "Gu et al., ASPLOS 2023", by_deadline=True),
         SharingRecipe("edf-elastic", ElasticEdf, "earliest deadline first, each job on its fastest size",

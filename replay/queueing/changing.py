@@ -17,7 +17,7 @@ from ingest.readers.job_logs import LakeJobs
 from policy.queue import registry as queue_registry
 from policy.sharing import registry
 from replay.logqueue.comparison import read_to_json
-from replay.logqueue.on_nodes import cluster_named
+from replay.queueing.node_models import NodesAsked
 from twin.queue.jobs import Float, Int, Prediction, QueueJobs
 from twin.queue.rules import INSTANT, PREDICTSIM
 from twin.queue.selection import LogJobs, select
@@ -86,15 +86,18 @@ def compare_changing(
     """
     names = tuple(dict.fromkeys(policies or USUAL))
     registry.check_known(names)
-    count, size, notes = _nodes(nodes)
+    asked = NodesAsked.parse(nodes)
+    count, size = len(asked), asked.size
     scaling = dict[tuple[str, int], MeasuredScaling]()
     if profiles is not None and is_scaling(profiles.folder):
         scaling, profiles = dict(scaling_tables(profiles.folder)), None
     log = select(job_logs.read(source, profiles), PREDICTSIM, processors if size is None else count * size)
+    log, kinds = asked.kinds(log, source, profiles)
     demands = training_demands(source) if isinstance(source, Path) else {}
     world, more = world_of(log, demands, rules, count, size or log.processors, prediction, scaling)
     extra = () if profiles is None else (profiles.note,)
-    log = replace(log, notes=(*log.notes, *notes, *more, *extra))
+    world = replace(world, kinds=kinds)
+    log = replace(log, notes=(*log.notes, *asked.notes, *more, *extra))
     for name in names:
         _check(name, world, nodes)
     progress.start(len(names), "queue", "schedulers")
@@ -180,19 +183,6 @@ def _stretched(run_ns: Int, rules: ChangeRules) -> Int:
     whole, rest = np.divmod(run_ns, PPM)
     stretched: Int = whole * rules.stretch_ppm + rest * rules.stretch_ppm // PPM
     return stretched
-
-
-def _nodes(nodes: str | None) -> tuple[int, int | None, tuple[str, ...]]:
-    """Returns how many nodes of how many GPUs there are; None GPUs: one pool, whose size the log says."""
-    if nodes is None:
-        return 1, None, ()
-    cluster, notes = cluster_named(nodes)
-    sizes = set(cluster.gpus.tolist())
-    if len(sizes) > 1 or len(cluster.models) > 1:
-        raise UsageError(
-            f"--nodes {nodes!r}: with --changes all nodes are alike; take those of one size and GPU model"
-        )
-    return len(cluster), sizes.pop(), notes
 
 
 def _check(name: str, world: SharingWorld, nodes: str | None) -> None:

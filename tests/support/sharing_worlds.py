@@ -7,6 +7,7 @@ from twin.queue.jobs import QueueJobs
 from twin.sharing.changes import CHANGES, ChangeRules, pauses_ns
 from twin.sharing.curves import SpeedCurve, SpeedCurves
 from twin.sharing.engine import SharingWorld
+from twin.sharing.kinds import NodeKinds
 from twin.sharing.speeds import MeasuredSpeeds
 
 STAGES = ((0, 0, 0), (446, 8, 0), (1, 160, 18), (87, 67, 131), (30, 30, 30))
@@ -38,6 +39,11 @@ def sharing_worlds(draw: st.DrawFn, most: int = 16, rules: ChangeRules | None = 
     stages = np.array(draw(st.lists(st.sampled_from(STAGES), min_size=count, max_size=count)), np.float64)
     curves = draw(st.lists(st.sampled_from((None, *CURVES)), min_size=count, max_size=count))
     speeds = MeasuredSpeeds(stages.sum(axis=1), stages, SpeedCurves.of(jobs.processors, curves, nodes * size))
+    slow = draw(st.sampled_from((None, 250_000, 900_001)))
+    kinds = None
+    if slow is not None:
+        speed = np.tile(np.array([1_000_000, slow]), (count, 1))
+        kinds = NodeKinds(("fast", "slow"), np.arange(nodes) % 2, speed)
     return SharingWorld(
-        jobs, jobs.estimate_ns, pauses_ns(models, jobs.processors), nodes, size, chosen, speeds
+        jobs, jobs.estimate_ns, pauses_ns(models, jobs.processors), nodes, size, chosen, speeds, kinds
     )

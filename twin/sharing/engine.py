@@ -13,6 +13,7 @@ from ingest.core.errors import UsageError
 from twin.queue.jobs import LATEST_NS, Int, QueueJobs
 from twin.sharing import progress
 from twin.sharing.changes import ChangeRules
+from twin.sharing.kinds import NodeKinds
 from twin.sharing.progress import NEVER, REFUSE, REFUSED, RUNNING, WAITING, JobStates
 from twin.sharing.speeds import INTERLEAVED, MeasuredSpeeds
 from twin.sharing.view import NOWHERE, Allocation, JobFacts, SharingScheduler, SharingView
@@ -25,7 +26,8 @@ WIDTH = 6
 class SharingWorld:
     """Jobs (their runs as they will be), equal nodes, rules, and the speeds that sharing and sizes bring.
 
-    `predicted_ns`: what the scheduler takes for the run time; nowhere below it.
+    `predicted_ns`: what the scheduler takes for the run time; nowhere below it. `kinds`: GPU models of the
+    nodes, None where all are alike.
     """
 
     jobs: QueueJobs
@@ -35,18 +37,24 @@ class SharingWorld:
     node_gpus: int
     rules: ChangeRules
     speeds: MeasuredSpeeds
+    kinds: NodeKinds | None = None
 
     @property
     def gpus(self) -> int:
         """GPUs of all nodes."""
         return self.nodes * self.node_gpus
 
+    def rates(self, job: Int, gpus: Int, node: Int, leader: Int, mode: Int, whole: Int) -> Int:
+        """Returns the speed of each of these jobs (rows,), millionths, on what it holds."""
+        found = self.speeds.rates(job, gpus, leader, mode)
+        return found if self.kinds is None else self.kinds.adjusted(found, job, node, leader, whole)
+
     def facts(self) -> JobFacts:
         """Returns what schedulers know of all jobs."""
         jobs = self.jobs
         return JobFacts(
             jobs.processors, jobs.deadline_ns, self.pause_ns, self.predicted_ns, jobs.submit_ns,
-            jobs.priority, self.speeds,
+            jobs.priority, self.speeds, self.kinds,
         )  # fmt: skip
 
 
@@ -148,7 +156,7 @@ class _Loop:
         assert _fits(view, found), "a scheduler gives away GPUs that are not there"
         active, held = self._refuse(rows, found, held, time)
         gpus, node, leader, mode, whole = _merged(s, active, held, found, rows)
-        rate = world.speeds.rates(active, gpus, leader, mode)
+        rate = world.rates(active, gpus, node, leader, mode, whole)
         written = np.empty((len(active), WIDTH), np.int64)
         count = progress.change(
             s, active, gpus, node, leader, mode, whole, rate, world.pause_ns, self.costs, time, written

@@ -224,12 +224,9 @@ class SharingReferee:
             if row != NOWHERE and at not in holder:
                 holder[at] = rows[row].index
         order = _indices(self.active)
-        rates = self.world.speeds.rates(
-            _row(order),
-            _row(gpus[one] for one in order),
-            _row(leader[one] for one in order),
-            _row(mode[one] for one in order),
-        )
+        held_by = [_row(one[job] for job in order) for one in (gpus, node, leader, mode)]
+        alone = _row(holder.get(at, NOWHERE) for at in range(self.world.nodes))
+        rates = self.world.rates(_row(order), held_by[0], held_by[1], held_by[2], held_by[3], alone)
         rate = dict(zip(order, rates.tolist(), strict=True))
         for job in self.active:
             if job.gpus and not gpus[job.index]:

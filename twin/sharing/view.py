@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from twin.queue.jobs import Int
 from twin.sharing.changes import ChangeRules
+from twin.sharing.kinds import NodeKinds
 
 if TYPE_CHECKING:  # speeds come from measurements, a view only passes them on
     from twin.sharing.speeds import MeasuredSpeeds
@@ -18,7 +19,10 @@ NOWHERE = -1
 
 @dataclass(frozen=True, eq=False)
 class JobFacts:
-    """Facts of all jobs before they run; one element a job in every array."""
+    """Facts of all jobs before they run; one element a job in every array.
+
+    `kinds`: GPU models of nodes, None where all are alike.
+    """
 
     asked: Int
     deadline_ns: Int
@@ -27,6 +31,7 @@ class JobFacts:
     submit_ns: Int
     priority: Int
     speeds: "MeasuredSpeeds"
+    kinds: NodeKinds | None = None
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,0 +1,88 @@
+"""Nodes of several GPU models for schedulers of changing jobs: speeds by Gavel's measured throughputs."""
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from ingest.core.errors import UsageError
+from ingest.readers.clusters.gavel_speeds import gavel_speeds, is_gavel, job_types
+from ingest.readers.clusters.profiled_runs import GAVEL_GPU, RunProfiles
+from ingest.readers.job_logs import LakeJobs
+from replay.logqueue.on_nodes import cluster_named
+from twin.queue.jobs import Float
+from twin.queue.selection import LogJobs
+from twin.sharing.changes import PPM
+from twin.sharing.kinds import NodeKinds
+
+
+@dataclass(frozen=True, slots=True)
+class NodesAsked:
+    """Nodes as `--nodes` says: GPU model of each (nodes,), GPUs of a node (None: one pool, whose size the log
+    says), and what is to be known of them."""
+
+    models: tuple[str, ...] = ("",)
+    size: int | None = None
+    notes: tuple[str, ...] = ()
+
+    @classmethod
+    def parse(cls, nodes: str | None) -> "NodesAsked":
+        """Returns the nodes that words or a file describe.
+
+        Raises:
+            InputError: the file cannot be read. UsageError: they describe none, or nodes of several sizes.
+        """
+        if nodes is None:
+            return cls()
+        cluster, notes = cluster_named(nodes)
+        sizes = set(cluster.gpus.tolist())
+        if len(sizes) > 1:
+            raise UsageError(
+                f"--nodes {nodes!r}: with --changes all nodes are alike in size; take those of one size"
+            )
+        return cls(tuple(cluster.models[one] for one in cluster.model.tolist()), sizes.pop(), notes)
+
+    def __len__(self) -> int:
+        return len(self.models)
+
+    def kinds(
+        self, log: LogJobs, source: Path | LakeJobs, profiles: RunProfiles | None
+    ) -> tuple[LogJobs, NodeKinds | None]:
+        """Returns the jobs that were measured on every model, and their speeds on each; all jobs, and None,
+        where all nodes are alike.
+
+        Raises:
+            UsageError: speeds on several models are not known, or of no job.
+        """
+        names = tuple(dict.fromkeys(self.models))
+        if len(names) == 1:
+            return log, None
+        said = f"nodes of {', '.join(names)}"
+        if profiles is None or not is_gavel(profiles.folder) or not isinstance(source, Path):
+            raise UsageError(
+                f"{said}: with --changes all nodes are alike, or --profiles names the folder of Gavel's "
+                "throughputs, which say how fast each job runs on each GPU"
+            )
+        speeds = self._speeds(log, source, profiles, names)
+        known = (speeds > 0).all(axis=1)
+        if not known.any():
+            raise UsageError(f"{said}: no job of {log.name} was measured on each of them; take other nodes")
+        if not known.all():
+            first = log.ids.get(int(log.jobs.number[~known][0]), "")
+            note = f"jobs left out: {(~known).sum():,}, {first} the first, not measured on each model"
+            log = replace(log, jobs=log.jobs.select(known), notes=(*log.notes, note))
+        of_node = np.array([names.index(one) for one in self.models], np.int64)
+        return log, NodeKinds(names, of_node, np.maximum(1, np.rint(PPM * speeds[known]).astype(np.int64)))
+
+    def _speeds(self, log: LogJobs, source: Path, profiles: RunProfiles, names: tuple[str, ...]) -> Float:
+        """Returns the speed of each job on each model over that of its run time (n, models), 0 if unknown."""
+        types, speeds = job_types(source), gavel_speeds(profiles.folder)
+        columns = [speeds.model(name) for name in names]
+        base = speeds.model(profiles.gpu or GAVEL_GPU)
+        found = np.zeros((len(log.jobs), len(names)))
+        for at, (number, gpus) in enumerate(zip(log.jobs.number, log.jobs.processors.tolist(), strict=True)):
+            kind = types.get(log.ids.get(int(number), ""), "")
+            if own := speeds.steps_per_s(kind, gpus, base, gpus):
+                each = [speeds.steps_per_s(kind, gpus, one, self.size or gpus) for one in columns]
+                found[at] = np.array(each) / own
+        return found
