@@ -73,6 +73,19 @@ def test_the_same_run_on_a_disk_and_in_a_bucket(bucket: InMemory, on_disk: tuple
     assert len(batches) == len(reader.manifests()) and "runs/a/head.json" in bucket.names()
 
 
+def test_a_working_copy_that_was_just_deleted_is_fetched_again(
+    bucket: InMemory, on_disk: tuple[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also while the process holds what it has just seen for fresh."""
+    monkeypatch.setattr(bucket_log, "FRESH_S", 1e9)
+    run_dir = run_at(bucket.machine())
+    write(run_dir, flush_events=FLUSH)
+    assert RunReader(run_dir).digest() == on_disk[0]
+    shutil.rmtree(run_dir)
+    run_dir.mkdir()
+    assert RunReader(run_dir).digest() == on_disk[0]
+
+
 def test_an_acknowledged_event_is_in_the_bucket(bucket: InMemory) -> None:
     with RunWriter.create(run_at(bucket.machine())) as writer:  # P2
         for number, (sim_ns, kind, payload, _) in enumerate(history()):
