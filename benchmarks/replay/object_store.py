@@ -145,7 +145,7 @@ on the disk, after one answered PUT in the bucket.
 {chr(10).join(lines)}
 
 The disk waits for fsync. SeaweedFS ran with its defaults, in which an answered PUT is not known to be on the disk: kills of the server
-were tried, power cuts of its machine were not. So the bucket looks faster here than a durable server is.
+were tried, power cuts of its machine were not. A server that waits for its disk takes longer.
 
 At 5,000 events the log seals by itself before it is told to: those commits are in the rate, not in the columns of a commit.
 
