@@ -1,16 +1,28 @@
 """Random small queues, and recipes and rules that can be played together."""
 
+from dataclasses import replace
+
 from hypothesis import strategies as st
 
 from ingest.core.errors import UsageError
-from policy.queue import registry
+from policy.queue import registry, served_orders
 from twin.queue.jobs import QueueJobs
 from twin.queue.recipe import QueueRecipe
 from twin.queue.rules import RULES, QueueRules
 from twin.queue.simulation import check
 
 POOL = 8
-RECIPES = {name: registry.recipe(name) for name in registry.names()}
+FORGETFUL_S = 5.0
+"""A half-life of usage, seconds, in which these small queues change their order."""
+
+
+def _recipe(name: str) -> QueueRecipe:
+    made = registry.recipe(name)
+    short = name.startswith("fair-tree")
+    return replace(made, keys=served_orders.fair_tree(FORGETFUL_S)) if short else made
+
+
+RECIPES = {name: _recipe(name) for name in registry.names()}
 
 
 def playable(recipe: QueueRecipe, rules: QueueRules) -> bool:

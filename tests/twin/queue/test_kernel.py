@@ -101,7 +101,20 @@ def test_events_of_one_instant_follow_the_rules() -> None:
 
 def test_equal_keys_go_by_submission_then_number() -> None:
     rows: list[Row] = [(0, 5, 10, 5), (1, 5, 10, 5), (1, 5, 10, 5), (1, 5, 10, 5)]
-    names = "fcfs", "sjf", "saf", "ljf", "wfp3", "unicef", "hrrn", "las", "drf", "easy", "conservative"
+    names = (
+        "fcfs",
+        "sjf",
+        "saf",
+        "ljf",
+        "wfp3",
+        "unicef",
+        "hrrn",
+        "las",
+        "fair-tree",
+        "drf",
+        "easy",
+        "conservative",
+    )
     for policy in names:
         assert starts(rows, policy) == [0, 5, 10, 15], policy
 
