@@ -127,7 +127,8 @@ def sync(out: Output, source: str, target: str, runs: tuple[str, ...]) -> None:
       twin sync .twin s3://runs/team
       twin sync s3://runs/team .twin --run tri-7b-static-s0-6f6765be
     """
-    from replay.inventory.synchronization import store_at, synchronize
+    from replay.inventory.synchronization import synchronize
+    from replay.log.bucket_log import store_at
 
     with out.console.progress() as progress:
         done = synchronize(store_at(source), store_at(target), runs, progress)

@@ -15,8 +15,7 @@ from replay.api.logged_run import Run
 from replay.api.query_result import QueryResult
 from replay.bench import comparison
 from replay.bench.comparison import Comparison
-from replay.log import bucket_log
-from replay.objects.client import SCHEME
+from replay.log.bucket_log import store_at
 from replay.sql.query import query
 from replay.sql.sandbox import Limits
 from replay.store import run_index
@@ -31,8 +30,7 @@ class Store:
     """
 
     def __init__(self, path: PathLike | None = None) -> None:
-        place = str(path or os.environ.get("TWIN_STORE") or ".twin")
-        self.path = bucket_log.open_store(place) if place.startswith(SCHEME) else Path(place)
+        self.path = store_at(str(path or os.environ.get("TWIN_STORE") or ".twin"))
 
     def ingest(self, *paths: PathLike) -> IngestReport:
         """Read files or folders of measurements into the lake; without `paths` the traces that ship.

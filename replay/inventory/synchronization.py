@@ -16,7 +16,6 @@ from replay.log import bucket_log, chain_heads, recovery, segment, segment_index
 from replay.log.bucket_log import BucketLog
 from replay.log.run_log import RunReader
 from replay.log.segment_index import RECORD, SegmentIndex
-from replay.objects.client import SCHEME
 from replay.store import layout, run_index
 
 
@@ -38,15 +37,6 @@ class CopiedRun:
         """Returns the figures of one run in `twin sync --json`."""
         figures = {"there": self.there, "copied": self.copied, "copied_bytes": self.copied_bytes}
         return {"run": self.run_id, **figures, "waiting": self.waiting, "problem": self.problem or None}
-
-
-def store_at(place: str) -> Path:
-    """Returns the folder of a store: of one in a bucket, its working copy, brought up to date.
-
-    Raises:
-        UsageError, StorageError: the bucket cannot be read.
-    """
-    return bucket_log.open_store(place) if place.startswith(SCHEME) else Path(place)
 
 
 def synchronize(

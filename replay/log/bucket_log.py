@@ -11,6 +11,7 @@ that is not there yet.
     runs/RUN/compacted.json, *.parquet      a run that was compacted before `twin sync` brought it
 """
 
+import math
 import time
 import uuid
 from collections.abc import Mapping
@@ -26,6 +27,7 @@ from replay.log.segment_index import MERGED, RECORD
 from replay.objects import batch, working_copy
 from replay.objects.batch import EventBatch, batch_name
 from replay.objects.bucket_prefix import ListedObject, ObjectPrefix, connected, tag_of
+from replay.objects.client import SCHEME
 
 HEAD = "head.json"
 FRESH_S = 1.0
@@ -249,10 +251,21 @@ def bring_up_to_date(run_dir: Path) -> None:
     Raises:
         DamageError, UsageError, StorageError: as `BucketLog.fetch`.
     """
-    there = (run_dir / f"{0:020d}.json").exists() or (run_dir / RECORD).exists()  # else it was deleted
-    fresh = there and time.monotonic() - _seen.get(run_dir, -FRESH_S) < FRESH_S
+    fresh = time.monotonic() - _seen.get(run_dir, -math.inf) < FRESH_S and any(
+        (run_dir / name).exists()
+        for name in (f"{0:020d}.json", RECORD)  # else it was deleted
+    )
     if not fresh and (log := BucketLog.of(run_dir)) is not None:
         log.fetch()
+
+
+def store_at(place: str) -> Path:
+    """Returns the folder of a store: of one in a bucket, its working copy, with a folder for each run.
+
+    Raises:
+        UsageError, StorageError: the bucket cannot be read.
+    """
+    return open_store(place) if place.startswith(SCHEME) else Path(place)
 
 
 def open_store(url: str) -> Path:

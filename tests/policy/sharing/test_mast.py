@@ -36,5 +36,11 @@ def test_an_equal_or_lower_priority_waits_and_small_jobs_pass() -> None:
     assert ends(done) == [100, 200, 120]
 
 
+def test_jobs_without_a_priority_come_last() -> None:
+    done = played([0, 10, 20], [8, 8, 8], [-1, 1, 0])
+    assert done.states.preempted.tolist() == [1, 1, 0]
+    assert ends(done) == [300, 210, 120]
+
+
 def test_without_priorities_jobs_go_by_submission() -> None:
     assert ends(played([0, 10, 20], [8, 8, 8], [-1, -1, -1])) == [100, 200, 300]

@@ -8,7 +8,7 @@ import pytest
 
 from ingest.core.errors import NotFoundError, StorageError, UsageError
 from replay.inventory import synchronization
-from replay.inventory.synchronization import store_at, synchronize
+from replay.inventory.synchronization import synchronize
 from replay.log import bucket_log, chain_heads
 from replay.log.bucket_log import BucketLog
 from replay.log.compaction import compact
@@ -175,9 +175,6 @@ def test_stores_that_cannot_be(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, 
         synchronize(tmp_path, tmp_path)
     with pytest.raises(NotFoundError):
         synchronize(tmp_path, tmp_path / "target", ["a"])
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    assert store_at(str(tmp_path)) == tmp_path
-    assert store_at("s3://memory/twin").is_relative_to(tmp_path / "cache")
 
 
 def test_an_unfinished_run_is_gone_on_with_in_the_target(tmp_path: Path, bucket: InMemory) -> None:

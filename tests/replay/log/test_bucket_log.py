@@ -126,6 +126,20 @@ class Requests:
         return self.real(*arguments, **more)
 
 
+def cut_off(bucket: InMemory, monkeypatch: pytest.MonkeyPatch) -> tuple[Requests, Path]:
+    """A writer whose sixth request arrives late, and its run as another machine reads it."""
+    requests = Requests(monkeypatch)
+    requests.at = 6
+    with (
+        pytest.raises(StorageError),
+        RunWriter.create(run_at(bucket.machine()), flush_events=FLUSH) as writer,
+    ):
+        play(writer)
+    other = run_at(bucket.machine("other"))
+    RunReader(other)
+    return requests, other
+
+
 PUTS = 2 + 9 + 1
 """The condition's check, the batches, the record of the head."""
 
@@ -166,15 +180,7 @@ def test_whichever_request_fails_the_run_is_resumed_to_the_same_digest(
 def test_a_request_that_arrives_late_changes_nothing(
     bucket: InMemory, monkeypatch: pytest.MonkeyPatch, on_disk: tuple[str, str]
 ) -> None:
-    requests = Requests(monkeypatch)
-    requests.at = 6
-    with (
-        pytest.raises(StorageError),
-        RunWriter.create(run_at(bucket.machine()), flush_events=FLUSH) as writer,
-    ):
-        play(writer)
-    other = run_at(bucket.machine("other"))
-    RunReader(other)
+    requests, other = cut_off(bucket, monkeypatch)
     assert resumed(other)[0] == on_disk[0]
     before = {name: bucket.objects.read(name) for name in bucket.names()}
     for late in requests.late:
@@ -186,15 +192,7 @@ def test_a_request_that_arrives_late_changes_nothing(
 def test_a_request_that_arrives_before_the_next_writer_is_kept_or_told(
     bucket: InMemory, monkeypatch: pytest.MonkeyPatch, on_disk: tuple[str, str]
 ) -> None:
-    requests = Requests(monkeypatch)
-    requests.at = 6
-    with (
-        pytest.raises(StorageError),
-        RunWriter.create(run_at(bucket.machine()), flush_events=FLUSH) as writer,
-    ):
-        play(writer)
-    other = run_at(bucket.machine("other"))
-    RunReader(other)
+    requests, other = cut_off(bucket, monkeypatch)
     told = pytest.raises(LockedError, match="another process writes this run")
     with told, RunWriter.open(other, flush_events=FLUSH) as second:
         for late in requests.late:
@@ -339,7 +337,9 @@ def test_a_store_is_opened_with_all_its_runs(
     run: InMemory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    store = bucket_log.open_store("s3://memory/twin/")
+    assert bucket_log.store_at(str(tmp_path)) == tmp_path
+    store = bucket_log.store_at("s3://memory/twin/")
+    assert store.is_relative_to(tmp_path / "cache")
     assert [path.name for path in (store / "runs").iterdir()] == ["a"]
     assert RunReader(store / "runs" / "a").finished
 
