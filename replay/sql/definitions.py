@@ -1,7 +1,6 @@
 """The views of a query created in its connection: those that the statement needs, and no others.
 
-To create a view, DuckDB binds its SELECT and reads the schema of every file under it; with all views that is
-half the time of a short query.
+To create a view, DuckDB binds its SELECT and reads the schema of every file under it.
 """
 
 import json
