@@ -112,7 +112,8 @@ def _best(
         return nodes.able[0], -1
     if chosen.code == RANDOM:
         return nodes.able[drawn(chosen.seed, ticket, at, able)], -1
-    best, best_score, best_gpu, kept = -1, 0, -1, len(chosen.seen) > 0 and gpus == wants.gpus[kind]
+    best, best_score, best_gpu = -1, 0, -1
+    kept = len(chosen.seen) > 0 and (gpus == wants.gpus[kind] or chosen.gang[kind] == SCATTERED)
     scores, seen, version = chosen.score, chosen.seen, nodes.version
     for n in nodes.able[:able]:
         if kept:
