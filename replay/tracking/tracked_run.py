@@ -68,7 +68,8 @@ def tracked(store: Path, name: str) -> TrackedRun:
     """Returns a run by its id, a unique beginning of it, or `latest`.
 
     Raises:
-        NotFoundError: no run or more than one fits, or it has no figures. DamageError: a log of the store is not as it was written.
+        NotFoundError: no run or more than one fits, or it has no figures. DamageError: a log of the store is
+        not as it was written.
     """
     run = run_index.find(store, name)
     found = _rows(store, f"SELECT * FROM runs WHERE run = '{run}'")
