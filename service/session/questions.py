@@ -169,6 +169,10 @@ def _figures(session: Session, plan: Any, estimate: IterationEstimate, each: int
     )
     return {
         "plan": plan_to_json(plan),
+        "placement": [
+            {"domain": session.setup.cluster.domains[share.domain].name, "gpus": len(share.gpus)}
+            for share in plan.shares
+        ],
         "iteration_s": estimate.iter_s,
         "tokens_per_s": rate,
         "egress_bytes_per_s": float(estimate.wan_bytes.sum()) / estimate.iter_s,

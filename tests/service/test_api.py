@@ -74,6 +74,10 @@ def test_admission_says_when_and_how_fast(client: TestClient) -> None:
     assert fitting["tokens_per_s"] > 0 and fitting["whole"]["seconds"] == pytest.approx(
         -(-(10**6) // (fitting["tokens_per_s"] * fitting["iteration_s"])) * fitting["iteration_s"]
     )
+    shares = fitting["plan"]["shares"]
+    assert fitting["placement"] == [
+        {"domain": f"d{share['domain']}", "gpus": len(share["gpus"])} for share in shares
+    ]
     too_large = client.post("/v1/admission", json={"model": "gpt3-175b"}).json()
     assert too_large["starts_in_s"] is None and too_large["reason"].startswith("no plan fits")
 
