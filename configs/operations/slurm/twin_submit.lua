@@ -291,7 +291,7 @@ local function handle(slurm, job)
   end
   job.admin_comment = empty(job.admin_comment) and said or job.admin_comment .. "; " .. said
   if number == 1 then slurm.log_user("%s", said) end
-  slurm.log_info("twin: user %s, component %d: %s", tostring(job.user_id), number - 1, said)
+  slurm.log_info("user %s, component %d: %s", tostring(job.user_id), number - 1, said)
 end
 
 -- Asks about a job and writes the answer into it. Never raises an error, never refuses.

@@ -66,8 +66,8 @@ class SlurmTarget:
             "this folder must be seen by all nodes:\n\n    chmod +x task.sh && sbatch job.sbatch\n\n"
             "`sbatch --test-only job.sbatch` asks the scheduler without submitting. The comment `twin:...` "
             "asks a running `twin serve` where the cluster has the plug-in of `configs/operations/slurm`. "
-            "`train.py` trains the plan with synthetic tokens; to run another framework put its command in the "
-            f"place of `{COMMAND}`, it finds RANK, LOCAL_RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT."
+            "`train.py` trains the plan with synthetic tokens; to run another framework put its command in "
+            f"the place of `{COMMAND}`, it finds RANK, LOCAL_RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT."
         )
 
 
