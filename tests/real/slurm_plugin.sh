@@ -30,9 +30,9 @@ sleep 1
 squeue -h --me -o '  %i %t %N %k'
 scontrol -o show job | grep -oP '^JobId=[0-9]+|Features=[^ ]+|AdminComment=twin: .*?(?=  )' | sed 's/^/  /'
 
-echo "2. two components that name no domain"
-printf '%s\n' '#!/bin/bash' '#SBATCH --comment=twin:llama2-13b,global_batch=32' '#SBATCH hetjob' \
-  '#SBATCH --job-name=second' 'sleep 8' > free.sbatch
+echo "2. three components that name no domain"
+printf '%s\n' '#!/bin/bash' '#SBATCH --comment=twin:qwen3-32b,global_batch=32' '#SBATCH hetjob' \
+  '#SBATCH --job-name=second' '#SBATCH hetjob' '#SBATCH --job-name=third' 'sleep 8' > free.sbatch
 milliseconds sbatch --parsable --output=/dev/null free.sbatch | tee said
 FREE=$(sed -n 1p said)
 sleep 4
