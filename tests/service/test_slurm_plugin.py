@@ -16,11 +16,9 @@ from threading import Thread
 from typing import Any
 
 import pytest
-import uvicorn
 
 from ingest.core import resources
-from service.api.app import ApiSettings, make_app
-from tests.support.serving import toy_session
+from tests.support.serving import listening
 
 FOLDER = resources.configs("operations") / "slurm"
 LUA = [name for name in ("lua5.3", "lua5.1", "lua5.4") if shutil.which(name)]
@@ -115,17 +113,8 @@ def fields(one: dict[str, list[list[str]]]) -> dict[str, str]:
 @pytest.fixture(scope="module")
 def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """A service of the toy world: 3 domains, nobody trains in them yet."""
-    with pytest.MonkeyPatch.context() as patch:
-        session = toy_session(tmp_path_factory.mktemp("slurm"), patch)
-        server = uvicorn.Server(uvicorn.Config(make_app(session, ApiSettings()), port=0, log_level="error"))
-        thread = Thread(target=server.run)
-        thread.start()
-        while not server.started:
-            time.sleep(0.01)
-        yield f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
-        server.should_exit = True
-        thread.join()
-        session.close()
+    with listening(tmp_path_factory.mktemp("slurm")) as found:
+        yield found
 
 
 @contextmanager
