@@ -17,7 +17,6 @@ from replay.export.targets.training_plan import GROUP, PLURAL, VERSION
 from service.operator import loop
 from service.operator.cluster_view import gpus_by_domain
 from service.operator.kube_api import KubeApi
-from service.operator.planner import ScenarioPlanner
 
 PERIOD_S = float(os.environ.get("TWIN_PERIOD_S", "60"))
 RETRY_S = 15.0
@@ -26,7 +25,7 @@ RETRY_S = 15.0
 class Found:
     """Planner, client and locks of all handlers: kopf copies its memo for each object, not this."""
 
-    def __init__(self, planner: ScenarioPlanner) -> None:
+    def __init__(self, planner: loop.Planner) -> None:
         self.planner = planner
         self.api: KubeApi | None = None
         self.nodes: dict[str, dict[str, int]] = {}

@@ -14,10 +14,11 @@ from service.operator.kube_api import KubeApi
 from service.operator.planner import ScenarioPlanner, ServicePlanner
 from twin.scenario.prepare import load
 
+Planner = ScenarioPlanner | ServicePlanner
 log = logging.getLogger("twin.operator")
 
 
-def planner(environment: Mapping[str, str] = os.environ) -> ScenarioPlanner:
+def planner(environment: Mapping[str, str] = os.environ) -> Planner:
     """Returns the planner that the environment names: `TWIN_SCENARIO`, `TWIN_STORE`, and `TWIN_URL` with
     `TWIN_TOKEN_FILE` for a service.
 
@@ -28,12 +29,11 @@ def planner(environment: Mapping[str, str] = os.environ) -> ScenarioPlanner:
     if not name:
         raise UsageError("TWIN_SCENARIO: name the scenario of the cluster (its domains and models)")
     scenario, store = load(name), Path(environment.get("TWIN_STORE", ".twin"))
-    links = record.load(store, scenario).typical
     url, token = environment.get("TWIN_URL"), environment.get("TWIN_TOKEN_FILE")
     if not url:
-        return ScenarioPlanner(scenario, store, links)
+        return ScenarioPlanner(scenario, store, record.load(store, scenario).typical)
     secret = None if not token else Path(token).read_text(encoding="utf-8").strip()
-    return ServicePlanner(scenario, store, links, url, secret)
+    return ServicePlanner(scenario, store, url, secret)
 
 
 def zone(environment: Mapping[str, str] = os.environ) -> str:
@@ -41,7 +41,7 @@ def zone(environment: Mapping[str, str] = os.environ) -> str:
     return environment.get("TWIN_ZONE_LABEL", ZONE)
 
 
-def visit(api: KubeApi, found: ScenarioPlanner, namespace: str, name: str) -> list[reconcile.Action]:
+def visit(api: KubeApi, found: Planner, namespace: str, name: str) -> list[reconcile.Action]:
     """Returns what was done for a TrainingPlan; nothing where it is gone or all is well.
 
     Raises:

@@ -27,10 +27,10 @@ from twin.scenario import cluster_and_jobs
 from twin.scenario.prepare import Scenario, cost_models
 
 
-class ScenarioPlanner:
-    """Plans of our own search under given links, which stay as they are."""
+class PlanCatalogue:
+    """Domains and models of a scenario: how plans are read, counted, and made into what pods can run."""
 
-    def __init__(self, scenario: Scenario, store: Path, links: LinkState) -> None:
+    def __init__(self, scenario: Scenario, store: Path, links: LinkState | None = None) -> None:
         self.scenario, self.links = scenario, links
         self._own = cost_models(scenario, store)
         self.domains = tuple(domain.name for domain in self._own.cluster.domains)
@@ -63,16 +63,6 @@ class ScenarioPlanner:
         contract.fitted(KubernetesTarget(), job, nearest=False)
         return _json(job.plan)
 
-    def ask(self, job: tuple[str, int], gpus: Mapping[str, int], given: Json | None) -> AdvisedPlan:
-        """Returns the fastest of the first plans that pods can run."""
-        estimator = self.estimator(job)
-        free = self.free(gpus)
-        for plan, _ in best_plans(estimator, self.links, free_gpus=free, top=8):
-            fitted = self.expressed(job, plan)
-            if fitted is not None:
-                return AdvisedPlan(_json(fitted), self._seconds(job, fitted), self._given_s(job, given))
-        return AdvisedPlan(None, None, self._given_s(job, given), "no plan that pods can run")
-
     def counts(self, plan: Json) -> dict[str, int]:
         """Returns the GPUs of a plan by domain."""
         return {self.domains[share["domain"]]: len(share["gpus"]) for share in plan["shares"]}
@@ -91,22 +81,39 @@ class ScenarioPlanner:
             return None
         return None if fitted.estimator.problems(fitted.plan) else fitted.plan
 
+
+class ScenarioPlanner(PlanCatalogue):
+    """Plans of our own search under given links, which stay as they are."""
+
+    def __init__(self, scenario: Scenario, store: Path, links: LinkState) -> None:
+        super().__init__(scenario, store, links)
+        self._links = links
+
+    def ask(self, job: tuple[str, int], gpus: Mapping[str, int], given: Json | None) -> AdvisedPlan:
+        """Returns the fastest of the first plans that pods can run."""
+        estimator = self.estimator(job)
+        free = self.free(gpus)
+        for plan, _ in best_plans(estimator, self._links, free_gpus=free, top=8):
+            fitted = self.expressed(job, plan)
+            if fitted is not None:
+                return AdvisedPlan(_json(fitted), self._seconds(job, fitted), self._given_s(job, given))
+        return AdvisedPlan(None, None, self._given_s(job, given), "no plan that pods can run")
+
     def _given_s(self, job: tuple[str, int], given: Json | None) -> float | None:
         return None if given is None else self._seconds(job, _plan(given))
 
     def _seconds(self, job: tuple[str, int], plan: Plan) -> float | None:
-        ns = self.estimator(job).iter_ns(plan, self.links)
+        ns = self.estimator(job).iter_ns(plan, self._links)
         return None if ns == DEAD else ns / NS_PER_S
 
 
-class ServicePlanner(ScenarioPlanner):
+class ServicePlanner(PlanCatalogue):
     """Plans of a `twin serve` for the links that it sees now; the scenario knows domains and models."""
 
     def __init__(
-        self, scenario: Scenario, store: Path, links: LinkState, url: str, token: str | None = None,
-        timeout_s: float = 10.0,
-    ) -> None:  # fmt: skip
-        super().__init__(scenario, store, links)
+        self, scenario: Scenario, store: Path, url: str, token: str | None = None, timeout_s: float = 10.0
+    ) -> None:
+        super().__init__(scenario, store)
         self.url, self.timeout_s = url.rstrip("/"), timeout_s
         self._head = {"Content-Type": "application/json"}
         if token is not None:

@@ -12,12 +12,13 @@ import kopf
 import pytest
 import yaml
 
+from ingest.core import resources
 from ingest.core.errors import NotFoundError, UsageError
 from replay.export.targets import kubernetes
 from replay.export.targets.training_plan import resource
 from service.operator import handlers, loop
 from service.operator.children import manifests_by
-from service.operator.kube_api import KubeApi
+from service.operator.kube_api import FOLDERS, KubeApi
 from service.operator.planner import ScenarioPlanner
 from service.operator.reconcile import reconcile
 from tests.support.kube_server import KubeServer, kube_server
@@ -152,3 +153,21 @@ def test_create_lose_a_node_restart_update_delete(
         leaving = {"metadata": {"deletionTimestamp": "2026-11-26T16:00:00Z"}}
         server.apply(("trainingplans", "ml", "trial"), leaving, False, create=False)
         until(lambda: server.names("jobsets") == server.names("configmaps") == [])
+
+
+def test_the_rights_of_the_operator_are_those_that_it_uses() -> None:
+    """Every request of the live test's kind is covered by `operator.yaml`, and the pod runs our handlers."""
+    path = resources.configs("operations") / "kubernetes" / "operator.yaml"
+    documents = {one["kind"]: one for one in yaml.safe_load_all(path.read_text())}
+    allowed = {
+        (kind, verb) for rule in documents["ClusterRole"]["rules"] for kind in rule["resources"]
+        for verb in rule["verbs"]
+    }  # fmt: skip
+    for plural in (plural for _, plural in FOLDERS.values()):
+        assert {(plural, verb) for verb in ("list", "create", "patch", "delete")} <= allowed
+    plans = {("trainingplans", verb) for verb in ("get", "list", "watch", "patch")}
+    assert plans | {("trainingplans/status", "patch"), ("nodes", "list"), ("nodes", "watch")} <= allowed
+    assert not {verb for _, verb in allowed} & {"*", "escalate", "bind", "deletecollection"}
+    (container,) = documents["Deployment"]["spec"]["template"]["spec"]["containers"]
+    assert container["command"][:4] == ["kopf", "run", "--module", handlers.__name__]
+    assert {one["name"] for one in container["env"]} <= {"TWIN_SCENARIO", "TWIN_URL", "TWIN_PERIOD_S"}

@@ -77,14 +77,14 @@ def test_the_search_takes_the_gpus_that_there_are(planner: ScenarioPlanner) -> N
 def test_a_service_is_asked_for_the_gpus_that_there_are(tmp_path: Path) -> None:
     scenario, job = toy_setup().scenario, ("gpt2-1.5b", 8)
     with listening(tmp_path) as url:
-        planner = ServicePlanner(scenario, tmp_path, LINKS, url)
+        planner = ServicePlanner(scenario, tmp_path, url)
         best = planner.ask(job, {"d0": 4, "d1": 4, "d2": 4}, None)
         assert best.plan is not None and best.given_s is None
         fewer = planner.ask(job, {"d1": 2}, best.plan)
         assert fewer.plan is not None and fewer.given_s == pytest.approx(best.iteration_s)
         assert set(planner.counts(fewer.plan)) == {"d1"} and planner.ask(job, {}, None).plan is None
         with pytest.raises(UsageError, match="no-such-model"):
-            ScenarioPlanner.ask(planner, ("no-such-model", 8), {"d1": 2}, None)
+            planner.ask(("no-such-model", 8), {"d1": 2}, None)
     with pytest.raises(NotFoundError, match="does not answer"):
         planner.ask(job, {"d1": 2}, None)
 
