@@ -130,6 +130,8 @@ def rooms(nodes: Nodes, wants: Wants, kind: int, model: int) -> int:
     for n in range(len(nodes.gpus)):
         if nodes.model[n] == model:
             most = nodes.whole[n]
+            if most == 0:  # nor CPU, where the node is out
+                continue
             if cpu:
                 most = min(most, nodes.cpu[n] // cpu)
             if memory:

@@ -18,13 +18,15 @@ WORD = 2**64 - 1
 
 @dataclass
 class PlainNode:
-    """One node: its model, what is left of each GPU, of CPU and memory, and the sizes of jobs on its GPUs."""
+    """One node: its model, what is left of each GPU, of CPU and memory, the sizes of jobs on its GPUs, and
+    the outages that it is in."""
 
     model: int
     left: list[int]
     cpu: int
     memory: int
     sizes: Counter[int] = field(default_factory=Counter)
+    outages: int = 0
 
     @property
     def whole(self) -> int:
@@ -39,7 +41,7 @@ def at_least(states: Sequence[Sequence[PlainNode]]) -> list[PlainNode]:
         left = [min(one) for one in zip(*(node.left for node in seen), strict=True)]
         sizes = reduce(or_, (node.sizes for node in seen), Counter[int]())
         cpu, memory = min(node.cpu for node in seen), min(node.memory for node in seen)
-        found.append(PlainNode(seen[0].model, left, cpu, memory, sizes))
+        found.append(PlainNode(seen[0].model, left, cpu, memory, sizes, seen[0].outages))
     return found
 
 
@@ -128,7 +130,7 @@ class PlainNodes:
         node, wants, units = self.nodes[n], self.wants, max(gpus, 1)
         if node.cpu < wants.cpu[kind] * units or node.memory < wants.memory[kind] * units:
             return False
-        if model is not None and node.model != model:
+        if node.outages or (model is not None and node.model != model):
             return False
         able = [left for left in node.left if left >= wants.milli[kind]]
         return gpus == 0 or (bool(wants.allowed[kind, node.model]) and len(able) >= gpus)
