@@ -14,7 +14,7 @@ from twin.queue.jobs import LATEST_NS
 
 UP, FAULT, DRAIN = range(3)
 """Kinds of a node's changes: an outage of it is over, or begins."""
-MOST_OUTAGES = 5_000_000
+MOST_OUTAGES = 500_000
 """Outages that are drawn at most."""
 
 

@@ -165,5 +165,5 @@ def test_outages_that_cannot_be_are_refused() -> None:
         played([(0, 1, 1)], out((1, 0, 5, "fault")))
     with pytest.raises(UsageError, match="say more than 0"):
         drawn(1, 0.0, 1.0, 10.0, 0)
-    with pytest.raises(UsageError, match="more than 5,000,000 faults"):
+    with pytest.raises(UsageError, match="more than 500,000 faults"):
         drawn(1000, 1.0, 1.0, 1e9, 0)
