@@ -41,6 +41,7 @@ class QueueQuestion:
     target: str | None
     changes: str | None
     most_preemptions: int | None
+    dependencies: bool
     keep: bool
     power: PowerWords
     store: Path
@@ -137,12 +138,22 @@ class QueueQuestion:
         if (self.solve is None) != (self.target is None):
             raise UsageError("--solve gpus and --target FIGURE=VALUE go together: say both")
         _ = self.learned
+        self._check_dependencies()
         if self.power.asked and (self.solve is not None or self.measured is not None):
             raise UsageError("options of power go without --solve and --profiles")
         if self.nodes is not None:
             self._check_nodes()
         if self.target is not None and (self.keep or len(self.placements) > 1):
             raise UsageError("--solve goes without --keep and with one --placement: leave them out")
+
+    def _check_dependencies(self) -> None:
+        beside = self.changes_runs or self.nodes is not None or self.solve is not None or self.power.asked
+        apart = self.keep or self.source is None or self.checkpoint is not None
+        if self.dependencies and (beside or apart):
+            raise UsageError(
+                "--dependencies goes with a LOG on one pool: leave --dataset, --nodes, --solve, --keep, "
+                "--checkpoint, options of power and schedulers that change runs out"
+            )
 
     def _check_nodes(self) -> None:
         if self.power.of_one_gpu:
@@ -161,6 +172,7 @@ class QueueQuestion:
         Raises:
             UsageError: one is given.
         """
+        self._check_dependencies()
         if self.keep:
             raise UsageError(
                 "--keep keeps runs that nobody changes; leave it out beside schedulers that preempt"

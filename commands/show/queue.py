@@ -20,7 +20,7 @@ if TYPE_CHECKING:  # a command loads only what it needs
     from twin.queue.metrics import QueueFigures
     from twin.queue.node_metrics import NodeFigures
     from twin.queue.node_selection import NodeJobs
-    from twin.queue.selection import LogJobs
+    from twin.workload.selection import LogJobs
 
 COLUMNS = (
     "policy", "jobs", "wait s", "p95", "JCT s", "bounded slowdown", "95 % interval", "p95", "60 s",

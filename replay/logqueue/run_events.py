@@ -33,10 +33,10 @@ from twin.queue.node_metrics import node_figures
 from twin.queue.node_selection import NodeJobs
 from twin.queue.on_nodes import NodeSchedule
 from twin.queue.rules import QueueRules
-from twin.queue.selection import LogJobs
 from twin.queue.simulation import QueueSchedule
 from twin.sites.figures import site_figures
 from twin.sites.simulation import SiteSchedule
+from twin.workload.selection import LogJobs
 
 Json = dict[str, Any]
 AnySchedule = QueueSchedule | NodeSchedule | SiteSchedule

@@ -2,10 +2,13 @@
 
 from dataclasses import replace
 
+import numpy as np
 from hypothesis import strategies as st
 
 from ingest.core.errors import UsageError
+from ingest.core.units import NS_PER_S
 from policy.queue import registry, served_orders
+from twin.queue.dependencies import Dependencies
 from twin.queue.jobs import QueueJobs
 from twin.queue.recipe import QueueRecipe
 from twin.queue.rules import RULES, QueueRules
@@ -56,3 +59,15 @@ def queues(draw: st.DrawFn, most: int = 24) -> QueueJobs:
         [max(1, one + extra) for one, extra in zip(run, more, strict=True)],
         user=column(-1, 2), priority=column(-1, 2), deadline=column(1, 50),
     )  # fmt: skip
+
+
+@st.composite
+def dependencies(draw: st.DrawFn, count: int) -> Dependencies:
+    """Preceding jobs, in any order but never in a circle, and think times, often none."""
+    order = draw(st.permutations(range(count)))
+    before = np.full(count, -1)
+    for at, job in enumerate(order):
+        if at and draw(st.booleans()):
+            before[job] = order[draw(st.integers(0, at - 1))]
+    think = draw(st.lists(st.sampled_from((0, 0, 1, 7)), min_size=count, max_size=count))
+    return Dependencies(before, np.array(think) * NS_PER_S)

@@ -41,7 +41,8 @@ class OrderKeys:
     Without `power` a job has its `static` key for ever. With power 1 or 3 its key at a time is
     -(wait / scale)^power x factor, wait in seconds: it falls while the job waits. With a `usage` it is that
     of the jobs of the same user by then; `half_life_s` belongs to "decayed". With a `scorer` it is minus the
-    score.
+    score. Where a submission is not the recorded one, `log_weight` x log10 of their ratio is added to the
+    static key; `as_recorded` says that such a key cannot be had.
     """
 
     static: Float
@@ -51,11 +52,14 @@ class OrderKeys:
     usage: Usage = "none"
     half_life_s: float = math.inf
     scorer: JobScorer | None = None
+    log_weight: float = 0.0
+    as_recorded: bool = False
 
     @classmethod
-    def fixed(cls, key: Float) -> "OrderKeys":
+    def fixed(cls, key: Float, *, log_weight: float = 0.0, as_recorded: bool = False) -> "OrderKeys":
         """Returns keys that never change."""
-        return cls(np.ascontiguousarray(key, np.float64), np.ones(len(key)), np.ones(len(key)))
+        static, ones = np.ascontiguousarray(key, np.float64), np.ones(len(key))
+        return cls(static, ones, ones, log_weight=log_weight, as_recorded=as_recorded)
 
     @classmethod
     def aging(cls, scale: Float, power: Literal[1, 3], factor: Float | None = None) -> "OrderKeys":

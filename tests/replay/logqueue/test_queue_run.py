@@ -21,8 +21,8 @@ from replay.store.run_header import from_payload
 from tests.support import queue_log
 from twin.queue.jobs import QueueJobs
 from twin.queue.rules import INSTANT
-from twin.queue.selection import LogJobs
 from twin.queue.simulation import simulate
+from twin.workload.selection import LogJobs
 
 S = 10**9
 

@@ -1,0 +1,129 @@
+"""Compiled parts of the order of a queue: who stands where, and what users have had by now.
+
+Waiting jobs stand in `Pool.queue` in the order of their keys, ties in order of submission. Keys that change
+while jobs wait are computed anew in every pass. `referee.py` sorts plainly.
+"""
+
+import numpy as np
+
+from ingest.core.compiled import njit
+from ingest.core.units import NS_PER_S
+from twin.queue.pool import DECAYED, FIRST, HELD, TOTAL, WAITING, Flags, Inputs, Pool
+from twin.queue.recipe import GRAIN
+
+SHUFFLED = 8
+"""Places by which a waiting job moves on average, from where on the queue is sorted from scratch."""
+
+
+@njit(inline="always")  # type: ignore[untyped-decorator]
+def submit(jobs: Inputs, flags: Flags, pool: Pool, job: int) -> None:
+    """Puts a job into the queue, behind those of its key."""
+    queue, key = pool.queue, pool.key
+    first, moving = pool.now[FIRST], flags.moving
+    i = first + pool.now[WAITING]
+    while i > first and not moving and key[queue[i - 1]] > key[job]:
+        queue[i] = queue[i - 1]
+        i -= 1
+    queue[i] = job
+    pool.now[WAITING] += 1
+
+
+@njit(inline="always")  # type: ignore[untyped-decorator]
+def place_of(pool: Pool, job: int) -> int:
+    """Returns the place of a waiting job in the queue."""
+    place = pool.now[FIRST]
+    while pool.queue[place] != job:
+        place += 1
+    return int(place)
+
+
+@njit(inline="always")  # type: ignore[untyped-decorator]
+def take_out(pool: Pool, i: int) -> None:
+    """Takes the job at place i out of the queue; the shorter side moves up."""
+    queue, first = pool.queue, pool.now[FIRST]
+    last = first + pool.now[WAITING] - 1
+    pool.now[WAITING] -= 1
+    if i - first <= last - i:
+        for j in range(i, first, -1):
+            queue[j] = queue[j - 1]
+        pool.now[FIRST] += 1
+    else:
+        for j in range(i, last):
+            queue[j] = queue[j + 1]
+
+
+@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+def sort(jobs: Inputs, flags: Flags, pool: Pool, time: int) -> None:
+    """Computes the keys of waiting jobs at this time, and sorts the queue by them, then by submission."""
+    queue, key, first = pool.queue, pool.key, pool.now[FIRST]
+    for i in range(first, first + pool.now[WAITING]):
+        job = queue[i]
+        user = jobs.user[job]
+        if flags.usage == TOTAL:
+            key[job] = pool.done[user] + (pool.rate[user] * (time / NS_PER_S) - pool.base[user])
+        elif flags.usage == DECAYED:
+            key[job] = np.rint(decayed(pool, user, time) / GRAIN)
+        elif flags.usage == HELD:
+            key[job] = pool.rate[user]
+        else:
+            aged = (time - jobs.submit[job]) / NS_PER_S / jobs.scale[job]
+            key[job] = -(aged * aged * aged if flags.power == 3 else aged) * jobs.factor[job]
+    by_key(pool)
+
+
+@njit(inline="always")  # type: ignore[untyped-decorator]
+def by_key(pool: Pool) -> None:
+    """Sorts the queue by the keys of its jobs, then by submission."""
+    queue, key, first = pool.queue, pool.key, pool.now[FIRST]
+    moves, most = 0, SHUFFLED * pool.now[WAITING]
+    for i in range(first + 1, first + pool.now[WAITING]):
+        job, j = queue[i], i
+        while j > first and (
+            key[queue[j - 1]] > key[job] or (key[queue[j - 1]] == key[job] and queue[j - 1] > job)
+        ):
+            queue[j] = queue[j - 1]
+            j -= 1
+        queue[j] = job
+        moves += i - j
+        if moves > most:
+            _sort_from_scratch(pool)
+            break
+
+
+@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+def _sort_from_scratch(pool: Pool) -> None:
+    """The same for a queue in disorder."""
+    queue, first = pool.queue, pool.now[FIRST]
+    waiting = np.sort(queue[first : first + pool.now[WAITING]])
+    queue[first : first + len(waiting)] = waiting[np.argsort(pool.key[waiting], kind="mergesort")]
+
+
+@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+def serve(jobs: Inputs, pool: Pool, job: int, time: int) -> None:
+    """Lets what the user of a job has had grow with it."""
+    user, size = jobs.user[job], jobs.processors[job]
+    if pool.decay[0]:
+        pool.done[user], pool.base[user] = decayed(pool, user, time), time / NS_PER_S
+    else:
+        pool.base[user] += size * (time / NS_PER_S)
+    pool.rate[user] += size
+
+
+@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+def stop_serving(jobs: Inputs, pool: Pool, job: int, lasted: int) -> None:
+    """Keeps what the user of a job has had by it, which ran so many nanoseconds."""
+    user, size = jobs.user[job], jobs.processors[job]
+    if pool.decay[0]:
+        time = pool.start[job] + lasted
+        pool.done[user], pool.base[user] = decayed(pool, user, time), time / NS_PER_S
+    else:
+        pool.done[user] += size * (lasted / NS_PER_S)
+        pool.base[user] -= size * (pool.start[job] / NS_PER_S)
+    pool.rate[user] -= size
+
+
+@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+def decayed(pool: Pool, user: int, time: int) -> float:
+    """Returns the processor-seconds of a user, each worth exp(-decay x age)."""
+    kept = np.exp(-pool.decay[0] * (time / NS_PER_S - pool.base[user]))
+    return float(pool.done[user] * kept + pool.rate[user] * ((1 - kept) / pool.decay[0]))
