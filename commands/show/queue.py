@@ -16,10 +16,10 @@ if TYPE_CHECKING:  # a command loads only what it needs
     from replay.queueing.changing import ChangingComparison
     from replay.queueing.on_sites import SiteComparison
     from replay.queueing.scenario_run import Compared
+    from twin.nodes.metrics import NodeFigures
+    from twin.nodes.selection import NodeJobs
     from twin.power.accounts import Account
     from twin.queue.metrics import QueueFigures
-    from twin.queue.node_metrics import NodeFigures
-    from twin.queue.node_selection import NodeJobs
     from twin.workload.selection import LogJobs
 
 COLUMNS = (

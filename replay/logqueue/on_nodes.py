@@ -16,12 +16,12 @@ from policy.queue.registry import recipe
 from replay.logqueue import run_events
 from replay.logqueue.comparison import read_to_json
 from replay.logqueue.run_events import NO_ORIGIN, QueueOrigin
+from twin.nodes.metrics import NodeFigures, node_figures
+from twin.nodes.on_nodes import check_on_nodes, simulate_on_nodes
+from twin.nodes.selection import NodeJobs, cluster_of, select_log, select_pods
 from twin.placement.cluster import NodeCluster
 from twin.placement.recipe import Gang, PlacementRecipe
 from twin.queue.jobs import Prediction
-from twin.queue.node_metrics import NodeFigures, node_figures
-from twin.queue.node_selection import NodeJobs, cluster_of, select_log, select_pods
-from twin.queue.on_nodes import check_on_nodes, simulate_on_nodes
 from twin.queue.recipe import QueueRecipe
 from twin.queue.rules import PREDICTSIM, QueueRules
 

@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from policy.placement.registry import PLACEMENTS
 from tests.support.queues import PLAYABLE, RECIPES
+from twin.nodes import kernel, referee
 from twin.placement.cluster import NodeCluster
 from twin.placement.demands import Demands, possible
-from twin.queue import node_kernel, node_referee
 from twin.queue.jobs import PREDICTIONS, QueueJobs
 from twin.queue.referee import Promise, ignore
 
@@ -79,14 +79,14 @@ def both(case: tuple[Any, ...], promise: Promise = ignore) -> tuple[tuple[Any, .
     played = jobs.cut_at_estimate() if rules.cuts else jobs
     predicted = played.predicted_ns(prediction)
     keys = recipe.keys(played, predicted)
-    site = node_kernel.site_of(cluster, asked, placement, seed)
-    start, overtook = node_kernel.play(played, predicted, site, keys, recipe.backfill, rules)
+    site = kernel.site_of(cluster, asked, placement, seed)
+    start, overtook = kernel.play(played, predicted, site, keys, recipe.backfill, rules)
     width = int(cluster.gpus.max())
     places = [
         [divmod(int(slot), width) for slot in site.slots[site.first[job] : site.first[job + 1]]]
         for job in range(len(jobs))
     ]
-    referee = node_referee.play(
+    plain = referee.play(
         played, predicted, cluster, asked, placement, keys, recipe.backfill, rules, seed, promise
     )
-    return (start.tolist(), overtook.tolist(), places), referee
+    return (start.tolist(), overtook.tolist(), places), plain

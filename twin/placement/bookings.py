@@ -4,7 +4,7 @@ A booking is a job's slots from a begin to an end, as a resource manager plans i
 over time (Slurm's backfill; Yoo, Jette and Grondona, JSSPP 2003). Begins and ends stand in one list by time,
 ends first. A job fits at a time if it can be placed on the nodes as they are at their least until its end:
 of each GPU, of CPU and of memory the least that is left, of jobs of each size the most. It keeps its slots.
-`twin/queue/node_referee.py` has the same meaning in plain Python.
+`twin/nodes/referee.py` has the same meaning in plain Python.
 """
 
 from typing import NamedTuple

@@ -6,6 +6,5 @@ treats events of one instant). Out: a `QueueSchedule` with every start, and its 
 queue, `reservations.py` for conservative backfilling and `dependencies.py` for jobs that are submitted by the
 end of others; `referee.py` is the same in SimPy, which tests hold equal to it; `scoring.py` is an order that
 a network makes; `theory.py` has the formulas of queueing theory. Start with `simulation.py`. The same on
-nodes, where a job needs a place: `on_nodes.py`, with `node_kernel.py`, `node_referee.py`, `node_selection.py`
-and `node_metrics.py`.
+nodes, where a job needs a place: the room `twin/nodes`.
 """

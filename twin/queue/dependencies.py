@@ -105,8 +105,8 @@ def submissions_of(inputs: Inputs, keys: OrderKeys, dependencies: Dependencies) 
     after = np.argsort(before, kind="stable")[np.count_nonzero(before < 0) :]
     first = np.searchsorted(before[after], np.arange(count + 1))
     return Submissions(
-        inputs, keys.static, np.array([keys.log_weight], np.float64), np.flatnonzero(before < 0), first, after,
-        dependencies.think_ns, *(np.zeros(size, np.int64) for size in (count, count, count, 2)),
+        inputs, keys.static, np.array([keys.log_weight], np.float64), np.flatnonzero(before < 0), first,
+        after, dependencies.think_ns, *(np.zeros(size, np.int64) for size in (count, count, count, 2)),
     )  # fmt: skip
 
 

@@ -58,7 +58,7 @@ class _Running:
 
 @dataclass
 class Referee:
-    """The events and passes of one pool; `node_referee.py` gives jobs places."""
+    """The events and passes of one pool; `twin/nodes/referee.py` gives jobs places."""
 
     jobs: QueueJobs
     predicted: Int

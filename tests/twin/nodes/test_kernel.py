@@ -14,11 +14,11 @@ from ingest.core.errors import UsageError
 from policy.placement.registry import placement
 from policy.queue.registry import recipe
 from tests.support.node_queues import both, cases
+from twin.nodes.metrics import node_figures, nodes_per_gang, racks_per_gang
+from twin.nodes.on_nodes import NodeSchedule, simulate_on_nodes
 from twin.placement.cluster import NodeCluster
 from twin.placement.demands import Demands
 from twin.queue.jobs import QueueJobs
-from twin.queue.node_metrics import node_figures, nodes_per_gang, racks_per_gang
-from twin.queue.on_nodes import NodeSchedule, simulate_on_nodes
 from twin.queue.rules import PREDICTSIM, RLSCHEDULER
 from twin.queue.simulation import simulate
 

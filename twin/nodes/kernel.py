@@ -1,9 +1,9 @@
-"""The compiled event loop of a cluster of nodes: as `kernel.py` for one pool, but a job needs a place.
+"""The compiled event loop of a cluster of nodes: as `twin/queue/kernel.py`, but a job needs a place.
 
 Whether a job fits is asked once for each class of jobs until resources become free, and whether it delays
 the head once until nodes change. A reservation is found on a copy of the nodes from which running jobs are
 taken by their predicted ends; a job that overtakes the head and ends later must leave room for the head
-there. `node_referee.py` has the same meaning in SimPy."""
+there. `referee.py` has the same meaning in SimPy."""
 
 from typing import NamedTuple
 

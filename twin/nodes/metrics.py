@@ -6,13 +6,13 @@ from typing import Any
 import numpy as np
 
 from ingest.core.compiled import njit
+from twin.nodes.on_nodes import NodeSchedule
 from twin.placement import fragmentation
 from twin.placement.cluster import MILLI
 from twin.placement.demands import Mix, Wants
 from twin.placement.nodes import Nodes, idle, take
 from twin.placement.recipe import Int
 from twin.queue.metrics import QueueFigures, figures
-from twin.queue.on_nodes import NodeSchedule
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,10 +6,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ingest.core.errors import UsageError
+from twin.nodes import kernel
 from twin.placement.cluster import MILLI, NodeCluster
 from twin.placement.demands import Demands, possible
 from twin.placement.recipe import Int, PlacementRecipe
-from twin.queue import node_kernel
 from twin.queue.jobs import Prediction, QueueJobs
 from twin.queue.recipe import QueueRecipe
 from twin.queue.rules import INSTANT, QueueRules
@@ -64,9 +64,9 @@ def simulate_on_nodes(
     check_on_nodes(jobs, demands, cluster, recipe, placement, rules)
     played = jobs.cut_at_estimate() if rules.cuts else jobs
     predicted = played.predicted_ns(prediction)
-    site = node_kernel.site_of(cluster, demands, placement, seed)
+    site = kernel.site_of(cluster, demands, placement, seed)
     keys = recipe.keys(played, predicted)
-    start_ns, backfilled = node_kernel.play(played, predicted, site, keys, recipe.backfill, rules)
+    start_ns, backfilled = kernel.play(played, predicted, site, keys, recipe.backfill, rules)
     return NodeSchedule(played, cluster, demands, start_ns, backfilled, site.first, site.slots)
 
 
