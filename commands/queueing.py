@@ -69,6 +69,10 @@ from ingest.core.errors import UsageError
     "--dependencies", is_flag=True,
     help="Submit a job that names a preceding one (SWF field 17) its think time after that one's end.",
 )  # fmt: skip
+@click.option(
+    "--shares", type=PATH, metavar="FILE",
+    help="Shares of -p fair-tree-accounts, a CSV file account,user,shares [1 each].",
+)  # fmt: skip
 @power_options
 @click.option("--keep", is_flag=True, help="Write each schedule as a run of the store: audit, SQL, report.")
 @with_output
@@ -179,7 +183,7 @@ def _on_pool(out: Output, asked: QueueQuestion) -> None:
         found = compare(
             asked.jobs, asked.policies, processors=asked.processors, prediction=asked.prediction,
             rules=asked.held, keep=asked.kept_in, profiles=asked.measured, learned=asked.learned,
-            dependencies=asked.dependencies, progress=progress,
+            dependencies=asked.dependencies, shares=asked.fair_shares, progress=progress,
         )  # fmt: skip
     out.show(found.to_json(), lambda console: show.comparison(console, found))
 

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from policy.queue.checkpoint import LearnedOrder
     from twin.queue.jobs import Prediction
     from twin.queue.rules import QueueRules
+    from twin.queue.shares import FairShares
     from twin.sharing.changes import ChangeRules
 
 
@@ -42,6 +43,7 @@ class QueueQuestion:
     changes: str | None
     most_preemptions: int | None
     dependencies: bool
+    shares: Path | None
     keep: bool
     power: PowerWords
     store: Path
@@ -114,6 +116,20 @@ class QueueQuestion:
             )
         return stored.load(self.checkpoint)
 
+    @cached_property
+    def fair_shares(self) -> "FairShares":
+        """The shares of accounts and users: 1 each without a file."""
+        from policy.queue.registry import ACCOUNTS
+        from twin.queue.shares import EQUAL, read_shares
+
+        if self.shares is None:
+            return EQUAL
+        if not any(name.startswith(ACCOUNTS) for name in self.policies):
+            raise UsageError(f"--shares belongs to -p {ACCOUNTS}: add it")
+        if self.power.asked or self.nodes is not None or self.solve is not None or self.keep:
+            raise UsageError("--shares goes with one pool: without --nodes, --solve, --keep and power")
+        return read_shares(self.shares)
+
     @property
     def kept_in(self) -> Path | None:
         """The store, where runs are to be kept."""
@@ -137,7 +153,7 @@ class QueueQuestion:
             raise UsageError("--profiles goes with a LOG on one pool: without --dataset, --nodes and --solve")
         if (self.solve is None) != (self.target is None):
             raise UsageError("--solve gpus and --target FIGURE=VALUE go together: say both")
-        _ = self.learned
+        _ = self.learned, self.fair_shares
         self._check_dependencies()
         if self.power.asked and (self.solve is not None or self.measured is not None):
             raise UsageError("options of power go without --solve and --profiles")
@@ -173,6 +189,8 @@ class QueueQuestion:
             UsageError: one is given.
         """
         self._check_dependencies()
+        if self.shares is not None:
+            raise UsageError("--shares goes with schedulers that leave running jobs alone; leave it out")
         if self.keep:
             raise UsageError(
                 "--keep keeps runs that nobody changes; leave it out beside schedulers that preempt"

@@ -20,6 +20,7 @@ from twin.queue.jobs import Prediction
 from twin.queue.metrics import QueueFigures, figures
 from twin.queue.recipe import QueueRecipe
 from twin.queue.rules import PREDICTSIM, QueueRules
+from twin.queue.shares import EQUAL, FairShares
 from twin.queue.simulation import check, simulate
 from twin.workload.selection import LogJobs, select
 
@@ -125,19 +126,20 @@ def compare(
     source: Path | LakeJobs, policies: Sequence[str] = (), *, processors: int | None = None,
     prediction: Prediction = "estimate", rules: QueueRules = PREDICTSIM, keep: Path | None = None,
     profiles: RunProfiles | None = None, learned: LearnedOrder | None = None, dependencies: bool = False,
-    progress: Progress = SILENT,
+    shares: FairShares = EQUAL, progress: Progress = SILENT,
 ) -> QueueComparison:  # fmt: skip
     """Returns what each scheduler makes of the jobs of a log; with `keep` each is a run of that store.
 
     `profiles` give run times to a list that has none, `learned` is the scheduler of that name. With
-    `dependencies` a job that names a preceding one is submitted a think time after its end.
+    `dependencies` a job that names a preceding one is submitted a think time after its end. `shares` are
+    those of schedulers that know accounts.
 
     Raises:
         InputError: the log cannot be read or has no job. NotFoundError: the lake has none.
         UsageError: an unknown scheduler, or one that cannot be played on this log.
     """
     recipes = [
-        learned.recipe if learned is not None and name == LEARNED else recipe(name)
+        learned.recipe if learned is not None and name == LEARNED else recipe(name, shares)
         for name in dict.fromkeys(policies or USUAL)
     ]
     if processors is not None and processors < 1:

@@ -166,6 +166,7 @@ def _jobs(specs: list[Json], submit_ns: Int, run_ns: Int) -> tuple[QueueJobs, di
     jobs = QueueJobs(
         np.arange(1, len(specs) + 1), submit_ns, run_ns, column("processors"), column("estimate_ns"), user,
         column("priority"), column("deadline_ns"),
+        np.array([spec.get("account", UNKNOWN) for spec in specs], np.int64),
     )  # fmt: skip
     return jobs, dict(enumerate(people))
 

@@ -138,6 +138,11 @@ MISTAKES: dict[str, list[str]] = {
     "queue --rules": ["queue", "examples/queue.swf", "--rules", "mine"],
     "queue --dependencies": ["queue", "examples/queue.swf", "--dependencies"],
     "queue --dependencies --keep": ["queue", "examples/sessions.swf", "--dependencies", "--keep"],
+    "queue --shares": ["queue", "examples/queue.swf", "--shares", "{tmp}/shares.csv"],
+    "queue --shares of nothing": [
+        "queue", "examples/queue.swf", "-p", "fair-tree-accounts", "--shares", "{tmp}/shares.csv",
+    ],
+    "queue of no account": ["queue", "examples/queue.swf", "-p", "fair-tree-accounts"],
     "queue --prediction": ["queue", "examples/queue.swf", "--prediction", "best"],
     "queue --processors": ["queue", "examples/queue.swf", "--processors", "0"],
     "queue of two": ["queue", "examples/queue.swf", "--dataset", "synthetic-tri"],

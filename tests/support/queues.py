@@ -12,17 +12,21 @@ from twin.queue.dependencies import Dependencies
 from twin.queue.jobs import QueueJobs
 from twin.queue.recipe import QueueRecipe
 from twin.queue.rules import RULES, QueueRules
+from twin.queue.shares import FairShares
 from twin.queue.simulation import check
 
 POOL = 8
 FORGETFUL_S = 5.0
 """A half-life of usage, seconds, in which these small queues change their order."""
 
+SHARES = FairShares({0: 3, 1: 0}, {(0, 1): 2, (1, 0): 5, (2, 2): 0})
+
 
 def _recipe(name: str) -> QueueRecipe:
     made = registry.recipe(name)
-    short = name.startswith("fair-tree")
-    return replace(made, keys=served_orders.fair_tree(FORGETFUL_S)) if short else made
+    if name.startswith("fair-tree-accounts"):
+        return replace(made, keys=served_orders.fair_tree_accounts(FORGETFUL_S, SHARES))
+    return replace(made, keys=served_orders.fair_tree(FORGETFUL_S)) if name.startswith("fair-tree") else made
 
 
 RECIPES = {name: _recipe(name) for name in registry.names()}
@@ -57,7 +61,7 @@ def queues(draw: st.DrawFn, most: int = 24) -> QueueJobs:
     return QueueJobs.of_seconds(
         column(0, draw(st.sampled_from((0, 5, 40, 2 * top)))), run, column(1, POOL),
         [max(1, one + extra) for one, extra in zip(run, more, strict=True)],
-        user=column(-1, 2), priority=column(-1, 2), deadline=column(1, 50),
+        user=column(-1, 2), account=[0, *column(-1, 2)[1:]], priority=column(-1, 2), deadline=column(1, 50),
     )  # fmt: skip
 
 

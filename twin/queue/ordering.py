@@ -8,7 +8,7 @@ import numpy as np
 
 from ingest.core.compiled import njit
 from ingest.core.units import NS_PER_S
-from twin.queue.pool import DECAYED, FIRST, HELD, TOTAL, WAITING, Flags, Inputs, Pool
+from twin.queue.pool import DECAYED, FIRST, HELD, TOTAL, TREE, WAITING, Flags, Inputs, Pool
 from twin.queue.recipe import GRAIN
 
 SHUFFLED = 8
@@ -56,6 +56,10 @@ def take_out(pool: Pool, i: int) -> None:
 def sort(jobs: Inputs, flags: Flags, pool: Pool, time: int) -> None:
     """Computes the keys of waiting jobs at this time, and sorts the queue by them, then by submission."""
     queue, key, first = pool.queue, pool.key, pool.now[FIRST]
+    if flags.usage == TREE:
+        _rank_in_tree(jobs, pool, time)
+        by_key(pool)
+        return
     for i in range(first, first + pool.now[WAITING]):
         job = queue[i]
         user = jobs.user[job]
@@ -69,6 +73,36 @@ def sort(jobs: Inputs, flags: Flags, pool: Pool, time: int) -> None:
             aged = (time - jobs.submit[job]) / NS_PER_S / jobs.scale[job]
             key[job] = -(aged * aged * aged if flags.power == 3 else aged) * jobs.factor[job]
     by_key(pool)
+
+
+@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+def _rank_in_tree(jobs: Inputs, pool: Pool, time: int) -> None:
+    """Makes the key of every waiting job its rank by the level fairshare of its account, then of its user."""
+    first, count, users = pool.now[FIRST], pool.now[WAITING], len(jobs.account)
+    level, known = np.empty((2, count)), np.full(len(pool.done), -1.0)
+    for i in range(count):
+        user = jobs.user[pool.queue[first + i]]
+        account = jobs.account[user]
+        if known[user] < 0:
+            whole = np.rint(decayed(pool, users + account, time) / GRAIN)
+            known[users + account] = _level(jobs.account_share[account], whole, 1.0)
+            known[user] = _level(jobs.share[user], np.rint(decayed(pool, user, time) / GRAIN), whole)
+        level[0, i], level[1, i] = -known[users + account], -known[user]
+    order = np.argsort(level[1], kind="mergesort")
+    order = order[np.argsort(level[0][order], kind="mergesort")]
+    rank, before = 0.0, order[0] if count else 0
+    for i in order:
+        later = level[0, i] != level[0, before] or level[1, i] != level[1, before]
+        rank += later
+        pool.key[pool.queue[first + i]], before = rank, i
+
+
+@njit(inline="always")  # type: ignore[untyped-decorator]
+def _level(share: float, used: float, used_by_all: float) -> float:
+    """Returns share over the part of the siblings' usage: 0 without a share, infinite without usage."""
+    if share == 0:
+        return 0.0
+    return float(share / (used / used_by_all) if used else np.inf)
 
 
 @njit(inline="always")  # type: ignore[untyped-decorator]
@@ -100,8 +134,15 @@ def _sort_from_scratch(pool: Pool) -> None:
 
 @njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
 def serve(jobs: Inputs, pool: Pool, job: int, time: int) -> None:
-    """Lets what the user of a job has had grow with it."""
-    user, size = jobs.user[job], jobs.processors[job]
+    """Lets what the user of a job has had grow with it, and what the account has had."""
+    user = jobs.user[job]
+    _grow(pool, user, jobs.processors[job], time)
+    if len(jobs.account):
+        _grow(pool, len(jobs.account) + jobs.account[user], jobs.processors[job], time)
+
+
+@njit(inline="always")  # type: ignore[untyped-decorator]
+def _grow(pool: Pool, user: int, size: int, time: int) -> None:
     if pool.decay[0]:
         pool.done[user], pool.base[user] = decayed(pool, user, time), time / NS_PER_S
     else:
@@ -111,14 +152,21 @@ def serve(jobs: Inputs, pool: Pool, job: int, time: int) -> None:
 
 @njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
 def stop_serving(jobs: Inputs, pool: Pool, job: int, lasted: int) -> None:
-    """Keeps what the user of a job has had by it, which ran so many nanoseconds."""
-    user, size = jobs.user[job], jobs.processors[job]
+    """Keeps what the user of a job has had by it, which ran so many nanoseconds, and the account."""
+    user = jobs.user[job]
+    _shrink(pool, user, jobs.processors[job], pool.start[job], lasted)
+    if len(jobs.account):
+        _shrink(pool, len(jobs.account) + jobs.account[user], jobs.processors[job], pool.start[job], lasted)
+
+
+@njit(inline="always")  # type: ignore[untyped-decorator]
+def _shrink(pool: Pool, user: int, size: int, start: int, lasted: int) -> None:
     if pool.decay[0]:
-        time = pool.start[job] + lasted
+        time = start + lasted
         pool.done[user], pool.base[user] = decayed(pool, user, time), time / NS_PER_S
     else:
         pool.done[user] += size * (lasted / NS_PER_S)
-        pool.base[user] -= size * (pool.start[job] / NS_PER_S)
+        pool.base[user] -= size * (start / NS_PER_S)
     pool.rate[user] -= size
 
 

@@ -12,7 +12,7 @@ from twin.queue.reservations import NOT_YET
 from twin.queue.rules import QueueRules
 
 NONE, EASY, SJBF, CONSERVATIVE = range(len(BACKFILLS))
-UNCOUNTED, TOTAL, DECAYED, HELD = range(len(USAGES))
+UNCOUNTED, TOTAL, DECAYED, HELD, TREE = range(len(USAGES))
 FREE, FIRST, WAITING, RUNNING, PREDICTED, CHOSEN, LATEST, SPARE, ENDED, SETTLED = range(10)
 """Places of `Pool.now`: processors free, where the queue begins, jobs waiting, running, in the list by
 predicted end, the committed job (-1: none), the latest end of those who overtake the head, the
@@ -21,7 +21,9 @@ start before another ends."""
 
 
 class Inputs(NamedTuple):
-    """Jobs and keys as they are given, one element a job."""
+    """Jobs and keys as they are given, one element a job.
+
+    `account`, `share`: of each user, `account_share`: of each account; empty where the order knows none."""
 
     submit: Int
     run: Int
@@ -30,6 +32,9 @@ class Inputs(NamedTuple):
     scale: Float
     factor: Float
     user: Int
+    account: Int
+    share: Float
+    account_share: Float
 
 
 class Flags(NamedTuple):
@@ -73,8 +78,9 @@ class Scoring(NamedTuple):
 
 class Pool(NamedTuple):
     """All that changes. `start`, `backfilled`, `released`, `key`: one element a job; `done`, `rate`, `base`:
-    a user's processor-seconds of ended jobs, processors in use, and their sum of processors x start; if usage
-    decays, `done` is all usage as it was at `base` seconds. `decay` (1,): its rate a second, 0 for none.
+    a user's processor-seconds of ended jobs, processors in use, and their sum of processors x start, those of
+    accounts behind those of all users; if usage decays, `done` is all usage as it was at `base` seconds.
+    `decay` (1,): its rate a second, 0 for none.
     """
 
     start: Int
@@ -103,12 +109,16 @@ def unscored() -> Scoring:
 
 
 def inputs_of(jobs: QueueJobs, predicted: Int, keys: OrderKeys) -> Inputs:
-    """Returns jobs and keys as arrays; users are numbered only where the order asks for them."""
-    asked = keys.usage != "none" or keys.scorer is not None
+    """Returns jobs and keys as arrays; users are numbered only where the order asks for them. With accounts
+    a user in two of them counts as two."""
+    asked, tree = keys.usage != "none" or keys.scorer is not None, keys.tree
     users = np.unique(jobs.user, return_inverse=True)[1] if asked else np.zeros(len(jobs))
+    none = np.zeros(0)
     return Inputs(
-        jobs.submit_ns, jobs.run_ns, jobs.processors, predicted,
-        keys.scale, keys.factor, users.astype(np.int64),
+        jobs.submit_ns, jobs.run_ns, jobs.processors, predicted, keys.scale, keys.factor,
+        users.astype(np.int64) if tree is None else tree.association,
+        none.astype(np.int64) if tree is None else tree.account,
+        none if tree is None else tree.share, none if tree is None else tree.account_share,
     )  # fmt: skip
 
 
@@ -124,13 +134,13 @@ def flags_of(keys: OrderKeys, backfill: Backfill, rules: QueueRules) -> Flags:
 
 def idle(processors: int, keys: OrderKeys, users: int) -> Pool:
     """Returns a pool in which nothing has happened."""
-    key = keys.static
+    key, accounts = keys.static, 0 if keys.tree is None else len(keys.tree.account_share)
     count = len(key)
     start, now = np.full(count, NOT_YET, np.int64), np.zeros(10, np.int64)
     now[FREE], now[CHOSEN] = processors, -1
     backfilled, released = (np.zeros(count, np.bool_) for _ in range(2))
     queue, ends, end_of, predicted, predicted_of = (np.zeros(count + 1, np.int64) for _ in range(5))
-    done, rate, base = (np.zeros(users) for _ in range(3))
+    done, rate, base = (np.zeros(users + accounts) for _ in range(3))
     return Pool(
         start, backfilled, released, key.copy(), queue, ends, end_of, predicted, predicted_of,
         done, rate, base, np.array([math.log(2) / keys.half_life_s]), now,

@@ -17,9 +17,10 @@ from ingest.core.units import NS_PER_S
 from twin.core.clock import At
 from twin.queue.dependencies import Dependencies, later
 from twin.queue.jobs import Int, QueueJobs
-from twin.queue.recipe import GRAIN, Backfill, OrderKeys
+from twin.queue.recipe import Backfill, OrderKeys
 from twin.queue.rules import QueueRules
 from twin.queue.scoring import CANDIDATES, DAY_S, fixed_features
+from twin.queue.usage import Key, usage_key
 
 EARLY, LATE, LAST = 0, 1, 2
 """Ranks among the events of one instant."""
@@ -29,22 +30,6 @@ Promise = Callable[[int, int, int], None]
 
 def ignore(time: int, job: int, start: int) -> None:
     """Does nothing: the default of `promise`."""
-
-
-def usage_of(keys: OrderKeys, runs: list[tuple[int, int, int]], now: int) -> float:
-    """Returns what an order counts of a user with these runs: processors, begin, and end, which lies behind
-    `now` for a job that runs."""
-    if keys.usage == "held":
-        return sum(size for size, _, end in runs if end > now)
-    spans = [(size, begin, min(end, now)) for size, begin, end in runs]
-    if keys.usage == "total":
-        return sum(size * (end - begin) for size, begin, end in spans) / NS_PER_S
-    rate = math.log(2) / keys.half_life_s
-    worth = (
-        size * (math.exp(-rate * ((now - end) / NS_PER_S)) - math.exp(-rate * ((now - begin) / NS_PER_S)))
-        for size, begin, end in spans
-    )
-    return round(sum(worth) / rate / GRAIN)
 
 
 @dataclass(slots=True)
@@ -153,18 +138,17 @@ class Referee:
         held = (self.size[job] for job, one in self.running.items() if not self.freed(one))
         return self.processors - sum(held)
 
-    def key(self, job: int) -> float:
+    def key(self, job: int) -> Key:
         """Returns what the queue is sorted by."""
         now, keys = int(self.env.now), self.keys
         if keys.scorer:
             return -self.score(job) if job in self.by_submission()[:CANDIDATES] else math.inf
         if keys.usage != "none":
             runs = [
-                (self.size[one], begin, now + 1 if one in self.running else begin + self.run_ns[one])
+                (one, self.size[one], begin, now + 1 if one in self.running else begin + self.run_ns[one])
                 for one, begin in self.started.items()
-                if self.jobs.user[one] == self.jobs.user[job]
             ]
-            return usage_of(keys, runs, now)
+            return usage_key(keys, self.jobs.user, runs, job, now)
         if not keys.power:
             moved = later(self.submit[job], int(self.jobs.submit_ns[job])) if keys.log_weight else 0.0
             return float(keys.static[job]) + keys.log_weight * moved

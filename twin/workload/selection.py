@@ -74,6 +74,7 @@ def select(
         submit[kept], run[kept], width[kept].astype(np.int64), estimate[kept],
         number=log.column("job")[kept].astype(np.int64), user=log.column("user")[kept].astype(np.int64),
         priority=log.column("queue")[kept].astype(np.int64), deadline=_deadlines(log, kept),
+        account=log.column("group")[kept].astype(np.int64),
     )  # fmt: skip
     found = tuple(sorted((*log.rejects, *rejects), key=lambda reject: reject.row))
     notes, waits = _notes(log, kept, rules), None
