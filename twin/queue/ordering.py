@@ -8,7 +8,22 @@ import numpy as np
 
 from ingest.core.compiled import njit
 from ingest.core.units import NS_PER_S
-from twin.queue.pool import DECAYED, FIRST, HELD, TOTAL, TREE, WAITING, Flags, Inputs, Pool
+from twin.queue.pool import (
+    ACCOUNT,
+    BASE,
+    DECAYED,
+    DONE,
+    FIRST,
+    HELD,
+    RATE,
+    SHARE,
+    TOTAL,
+    TREE,
+    WAITING,
+    Flags,
+    Inputs,
+    Pool,
+)  # fmt: skip
 from twin.queue.recipe import GRAIN
 
 SHUFFLED = 8
@@ -55,7 +70,7 @@ def take_out(pool: Pool, i: int) -> None:
 @njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
 def sort(jobs: Inputs, flags: Flags, pool: Pool, time: int) -> None:
     """Computes the keys of waiting jobs at this time, and sorts the queue by them, then by submission."""
-    queue, key, first = pool.queue, pool.key, pool.now[FIRST]
+    queue, key, first, used = pool.queue, pool.key, pool.now[FIRST], pool.used
     if flags.usage == TREE:
         _rank_in_tree(jobs, pool, time)
         by_key(pool)
@@ -64,11 +79,13 @@ def sort(jobs: Inputs, flags: Flags, pool: Pool, time: int) -> None:
         job = queue[i]
         user = jobs.user[job]
         if flags.usage == TOTAL:
-            key[job] = pool.done[user] + (pool.rate[user] * (time / NS_PER_S) - pool.base[user])
+            key[job] = pool.used[DONE, user] + (
+                pool.used[RATE, user] * (time / NS_PER_S) - pool.used[BASE, user]
+            )
         elif flags.usage == DECAYED:
             key[job] = np.rint(decayed(pool, user, time) / GRAIN)
         elif flags.usage == HELD:
-            key[job] = pool.rate[user]
+            key[job] = used[RATE, user]
         else:
             aged = (time - jobs.submit[job]) / NS_PER_S / jobs.scale[job]
             key[job] = -(aged * aged * aged if flags.power == 3 else aged) * jobs.factor[job]
@@ -78,16 +95,16 @@ def sort(jobs: Inputs, flags: Flags, pool: Pool, time: int) -> None:
 @njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
 def _rank_in_tree(jobs: Inputs, pool: Pool, time: int) -> None:
     """Makes the key of every waiting job its rank by the level fairshare of its account, then of its user."""
-    first, count, users = pool.now[FIRST], pool.now[WAITING], len(jobs.account)
-    level, known = np.empty((2, count)), np.full(len(pool.done), -1.0)
+    first, count = pool.now[FIRST], pool.now[WAITING]
+    level, known = np.empty((2, count)), np.full(pool.used.shape[1], -1.0)
     for i in range(count):
         user = jobs.user[pool.queue[first + i]]
-        account = jobs.account[user]
+        account = int(pool.used[ACCOUNT, user])
         if known[user] < 0:
-            whole = np.rint(decayed(pool, users + account, time) / GRAIN)
-            known[users + account] = _level(jobs.account_share[account], whole, 1.0)
-            known[user] = _level(jobs.share[user], np.rint(decayed(pool, user, time) / GRAIN), whole)
-        level[0, i], level[1, i] = -known[users + account], -known[user]
+            whole = np.rint(decayed(pool, account, time) / GRAIN)
+            known[account] = _level(pool.used[SHARE, account], whole, 1.0)
+            known[user] = _level(pool.used[SHARE, user], np.rint(decayed(pool, user, time) / GRAIN), whole)
+        level[0, i], level[1, i] = -known[account], -known[user]
     order = np.argsort(level[1], kind="mergesort")
     order = order[np.argsort(level[0][order], kind="mergesort")]
     rank, before = 0.0, order[0] if count else 0
@@ -135,43 +152,33 @@ def _sort_from_scratch(pool: Pool) -> None:
 @njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
 def serve(jobs: Inputs, pool: Pool, job: int, time: int) -> None:
     """Lets what the user of a job has had grow with it, and what the account has had."""
-    user = jobs.user[job]
-    _grow(pool, user, jobs.processors[job], time)
-    if len(jobs.account):
-        _grow(pool, len(jobs.account) + jobs.account[user], jobs.processors[job], time)
-
-
-@njit(inline="always")  # type: ignore[untyped-decorator]
-def _grow(pool: Pool, user: int, size: int, time: int) -> None:
-    if pool.decay[0]:
-        pool.done[user], pool.base[user] = decayed(pool, user, time), time / NS_PER_S
-    else:
-        pool.base[user] += size * (time / NS_PER_S)
-    pool.rate[user] += size
+    user, size, used = jobs.user[job], jobs.processors[job], pool.used
+    while user >= 0:
+        if pool.decay[0]:
+            used[DONE, user], used[BASE, user] = decayed(pool, user, time), time / NS_PER_S
+        else:
+            used[BASE, user] += size * (time / NS_PER_S)
+        used[RATE, user] += size
+        user = int(used[ACCOUNT, user])
 
 
 @njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
 def stop_serving(jobs: Inputs, pool: Pool, job: int, lasted: int) -> None:
     """Keeps what the user of a job has had by it, which ran so many nanoseconds, and the account."""
-    user = jobs.user[job]
-    _shrink(pool, user, jobs.processors[job], pool.start[job], lasted)
-    if len(jobs.account):
-        _shrink(pool, len(jobs.account) + jobs.account[user], jobs.processors[job], pool.start[job], lasted)
-
-
-@njit(inline="always")  # type: ignore[untyped-decorator]
-def _shrink(pool: Pool, user: int, size: int, start: int, lasted: int) -> None:
-    if pool.decay[0]:
-        time = start + lasted
-        pool.done[user], pool.base[user] = decayed(pool, user, time), time / NS_PER_S
-    else:
-        pool.done[user] += size * (lasted / NS_PER_S)
-        pool.base[user] -= size * (start / NS_PER_S)
-    pool.rate[user] -= size
+    user, size, used = jobs.user[job], jobs.processors[job], pool.used
+    while user >= 0:
+        if pool.decay[0]:
+            time = pool.start[job] + lasted
+            used[DONE, user], used[BASE, user] = decayed(pool, user, time), time / NS_PER_S
+        else:
+            used[DONE, user] += size * (lasted / NS_PER_S)
+            used[BASE, user] -= size * (pool.start[job] / NS_PER_S)
+        used[RATE, user] -= size
+        user = int(used[ACCOUNT, user])
 
 
 @njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
 def decayed(pool: Pool, user: int, time: int) -> float:
     """Returns the processor-seconds of a user, each worth exp(-decay x age)."""
-    kept = np.exp(-pool.decay[0] * (time / NS_PER_S - pool.base[user]))
-    return float(pool.done[user] * kept + pool.rate[user] * ((1 - kept) / pool.decay[0]))
+    kept = np.exp(-pool.decay[0] * (time / NS_PER_S - pool.used[BASE, user]))
+    return float(pool.used[DONE, user] * kept + pool.used[RATE, user] * ((1 - kept) / pool.decay[0]))

@@ -19,11 +19,14 @@ predicted end, the committed job (-1: none), the latest end of those who overtak
 processors that they may hold longer, 1 if a job has ended since the last pass, and 1 if no waiting job may
 start before another ends."""
 
+DONE, RATE, BASE, SHARE, ACCOUNT = range(5)
+"""Rows of `Pool.used`: a user's processor-seconds of ended jobs, processors in use, and their sum of
+processors x start; if usage decays, the first is all usage as it was at the third, seconds. Then the share,
+and the column of the account, -1 for none."""
+
 
 class Inputs(NamedTuple):
-    """Jobs and keys as they are given, one element a job.
-
-    `account`, `share`: of each user, `account_share`: of each account; empty where the order knows none."""
+    """Jobs and keys as they are given, one element a job."""
 
     submit: Int
     run: Int
@@ -32,9 +35,6 @@ class Inputs(NamedTuple):
     scale: Float
     factor: Float
     user: Int
-    account: Int
-    share: Float
-    account_share: Float
 
 
 class Flags(NamedTuple):
@@ -77,10 +77,8 @@ class Scoring(NamedTuple):
 
 
 class Pool(NamedTuple):
-    """All that changes. `start`, `backfilled`, `released`, `key`: one element a job; `done`, `rate`, `base`:
-    a user's processor-seconds of ended jobs, processors in use, and their sum of processors x start, those of
-    accounts behind those of all users; if usage decays, `done` is all usage as it was at `base` seconds.
-    `decay` (1,): its rate a second, 0 for none.
+    """All that changes. `start`, `backfilled`, `released`, `key`: one element a job; `used` (5, users and
+    accounts): `DONE`, `RATE`, `BASE`, `SHARE`, `ACCOUNT` of each. `decay` (1,): its rate, 0 for none.
     """
 
     start: Int
@@ -92,9 +90,7 @@ class Pool(NamedTuple):
     end_of: Int
     predicted_at: Int
     predicted_of: Int
-    done: Float
-    rate: Float
-    base: Float
+    used: Float
     decay: Float
     now: Int
 
@@ -113,12 +109,9 @@ def inputs_of(jobs: QueueJobs, predicted: Int, keys: OrderKeys) -> Inputs:
     a user in two of them counts as two."""
     asked, tree = keys.usage != "none" or keys.scorer is not None, keys.tree
     users = np.unique(jobs.user, return_inverse=True)[1] if asked else np.zeros(len(jobs))
-    none = np.zeros(0)
     return Inputs(
         jobs.submit_ns, jobs.run_ns, jobs.processors, predicted, keys.scale, keys.factor,
         users.astype(np.int64) if tree is None else tree.association,
-        none.astype(np.int64) if tree is None else tree.account,
-        none if tree is None else tree.share, none if tree is None else tree.account_share,
     )  # fmt: skip
 
 
@@ -134,14 +127,24 @@ def flags_of(keys: OrderKeys, backfill: Backfill, rules: QueueRules) -> Flags:
 
 def idle(processors: int, keys: OrderKeys, users: int) -> Pool:
     """Returns a pool in which nothing has happened."""
-    key, accounts = keys.static, 0 if keys.tree is None else len(keys.tree.account_share)
+    key = keys.static
     count = len(key)
     start, now = np.full(count, NOT_YET, np.int64), np.zeros(10, np.int64)
     now[FREE], now[CHOSEN] = processors, -1
     backfilled, released = (np.zeros(count, np.bool_) for _ in range(2))
     queue, ends, end_of, predicted, predicted_of = (np.zeros(count + 1, np.int64) for _ in range(5))
-    done, rate, base = (np.zeros(users + accounts) for _ in range(3))
     return Pool(
         start, backfilled, released, key.copy(), queue, ends, end_of, predicted, predicted_of,
-        done, rate, base, np.array([math.log(2) / keys.half_life_s]), now,
+        _unused(users, keys), np.array([math.log(2) / keys.half_life_s]), now,
     )  # fmt: skip
+
+
+def _unused(users: int, keys: OrderKeys) -> Float:
+    """Returns the usage of users, and of the accounts behind them, who have had nothing."""
+    tree = keys.tree
+    used = np.zeros((5, users + (0 if tree is None else len(tree.account_share))))
+    used[ACCOUNT] = -1
+    if tree is not None and len(tree.account):
+        used[SHARE] = np.concatenate((tree.share, tree.account_share))
+        used[ACCOUNT, :users] = users + tree.account
+    return used
