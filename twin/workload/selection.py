@@ -123,6 +123,8 @@ def _notes(log: SwfLog, kept: Mask, rules: QueueRules) -> list[str]:
     if differ := int(((held > 0) & (asked > 0) & (held != asked)).sum()):
         which = "those requested are" if rules.cuts else "the larger is"
         notes.append(f"{differ:,} jobs held other processors than they requested; {which} taken")
+    if nameless := int((log.column("user")[kept] < 0).sum()):
+        notes.append(f"{nameless:,} jobs name no user; an order that goes by users takes them for one")
     if not (log.column("wait_s") >= 0).any():
         notes.append("the log has no wait times: its submit times may be start times")
     return notes

@@ -91,6 +91,7 @@ def test_what_is_done_to_the_jobs_is_said(tmp_path: Path) -> None:
         "1 runs are longer than their estimate and are cut there",
         "2 rows were submitted before the row above them; jobs are sorted by submit time",
         "1 jobs held other processors than they requested; those requested are taken",
+        "4 jobs name no user; an order that goes by users takes them for one",
         "the log has no wait times: its submit times may be start times",
         "1 jobs name a job before them; their submit time is taken as it is",
     )
