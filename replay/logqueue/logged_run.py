@@ -72,7 +72,7 @@ class LoggedQueue:
             if self.names.job(number) == job:
                 return at
         for one in self.left_out:
-            if one.raw == job:
+            if one.raw.partition(" with ")[0] == job:  # on nodes the row says how many GPUs it asked for
                 raise UsageError(f"{self.run_id}: job {job} was left out: {one.reason} (row {one.row})")
         first = self.names.job(int(self.schedule.jobs.number[0]))
         raise UsageError(f"{self.run_id} has no job {job!r}; its first is {first!r}, see `twin sql`")
