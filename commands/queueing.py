@@ -67,6 +67,14 @@ from ingest.core.errors import UsageError
     help="With --changes: no job is preempted more often [20 with steady].",
 )  # fmt: skip
 @outage_options
+@click.option(
+    "--dependencies", is_flag=True,
+    help="Submit a job that names a preceding one (SWF field 17) its think time after that one's end.",
+)  # fmt: skip
+@click.option(
+    "--shares", type=PATH, metavar="FILE",
+    help="Shares of -p fair-tree-accounts, a CSV file account,user,shares [1 each].",
+)  # fmt: skip
 @power_options
 @click.option("--keep", is_flag=True, help="Write each schedule as a run of the store: audit, SQL, report.")
 @with_output
@@ -84,6 +92,7 @@ def queue(out: Output, /, **said: Any) -> None:
       twin queue examples/queue.swf -p easy -p srtf -p tiresias --changes steady
       twin queue examples/queue.swf -p easy --processors 96 --power-cap 28kW --carbon 400
       twin queue examples/queue.swf -p saf+easy -p learned --checkpoint order.json
+      twin queue examples/sessions.swf -p fcfs -p easy --dependencies
       twin queue examples/queue.swf --nodes "6 x 8 A100-80, 4 x 8 V100" --placement packing
       twin queue examples/queue.swf -p easy --nodes "10 x 8 V100" --mtbf-h 200 --checkpoint-interval-s 1800
       twin queue examples/queue.swf -p easy --solve gpus --target p95_wait=1h
@@ -178,7 +187,7 @@ def _on_pool(out: Output, asked: QueueQuestion) -> None:
         found = compare(
             asked.jobs, asked.policies, processors=asked.processors, prediction=asked.prediction,
             rules=asked.held, keep=asked.kept_in, profiles=asked.measured, learned=asked.learned,
-            progress=progress,
+            dependencies=asked.dependencies, shares=asked.fair_shares, progress=progress,
         )  # fmt: skip
     out.show(found.to_json(), lambda console: show.comparison(console, found))
 

@@ -15,8 +15,8 @@ from ingest.readers import job_logs
 from policy.queue.registry import recipe
 from replay.logqueue import logged_run, run_events, start_forecast
 from twin.queue.rules import PREDICTSIM
-from twin.queue.selection import select
 from twin.queue.simulation import simulate
+from twin.workload.selection import select
 
 EARLIEST, SEED = 2_000, 1
 """Jobs before it have too little past."""

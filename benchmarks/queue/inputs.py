@@ -11,7 +11,7 @@ from ingest.readers import job_logs
 from ingest.readers.clusters.swf_log import FIELDS, SwfLog
 from twin.queue.jobs import QueueJobs
 from twin.queue.rules import PREDICTSIM
-from twin.queue.selection import select
+from twin.workload.selection import select
 
 LOAD = 0.85
 """Offered load of a pool for traces that do not say how large their cluster was."""

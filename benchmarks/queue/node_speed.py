@@ -22,7 +22,7 @@ from twin.nodes.on_nodes import NodeSchedule, simulate_on_nodes
 from twin.placement.cluster import NodeCluster
 from twin.placement.demands import Demands
 from twin.queue.jobs import Float, QueueJobs
-from twin.queue.kernel import submit
+from twin.queue.ordering import submit
 from twin.queue.pool import ENDED, RUNNING, WAITING, flags_of, idle, inputs_of
 from twin.queue.rules import PREDICTSIM
 

@@ -20,9 +20,9 @@ from twin.goodput.out_of_memory import BANDWIDTH, LEAST_PEAK_GIB, PEAK_RATIOS, R
 from twin.queue.jobs import QueueJobs
 from twin.queue.metrics import figures
 from twin.queue.rules import INSTANT
-from twin.queue.selection import LogJobs, select
 from twin.queue.simulation import simulate
 from twin.settings.job_queue import TrainedModels
+from twin.workload.selection import LogJobs, select
 
 GPUS = ("A100-80",)
 JOBS, SEEDS = 1000, 20

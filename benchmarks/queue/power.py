@@ -35,7 +35,7 @@ from twin.power.site_power import PowerModel
 from twin.power.swing import iteration_swing, ramps, steps_of_samples
 from twin.queue.metrics import figures
 from twin.queue.rules import PREDICTSIM
-from twin.queue.selection import select
+from twin.workload.selection import select
 
 STEP_MS = 30_000
 CHOSEN_S = 48 * HOUR_S

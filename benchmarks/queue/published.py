@@ -20,8 +20,8 @@ from twin.queue import theory
 from twin.queue.jobs import Float, QueueJobs
 from twin.queue.metrics import bounded_slowdowns, waits_s
 from twin.queue.rules import PREDICTSIM, RLSCHEDULER
-from twin.queue.selection import select
 from twin.queue.simulation import QueueSchedule, simulate
+from twin.workload.selection import select
 
 HEAD = """# Queues of jobs: published results
 

@@ -21,12 +21,12 @@ from policy.sharing.registry import RECIPES
 from replay.queueing.changing import compare_changing, world_of
 from twin.queue.jobs import Float
 from twin.queue.rules import INSTANT, PREDICTSIM
-from twin.queue.selection import select
 from twin.queue.simulation import simulate
 from twin.sharing import engine
 from twin.sharing.changes import FREE, MURI, STEADY, ChangeRules
 from twin.sharing.engine import SharedSchedule, SharingWorld
 from twin.sharing.figures import SharingFigures, left_alone, sharing_figures
+from twin.workload.selection import select
 
 HEAD = """# Schedulers that preempt, share and resize
 

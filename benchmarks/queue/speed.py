@@ -16,8 +16,8 @@ from ingest.readers.clusters import swf_log
 from policy.queue.registry import recipe
 from twin.queue.jobs import QueueJobs
 from twin.queue.rules import PREDICTSIM
-from twin.queue.selection import select
 from twin.queue.simulation import simulate
+from twin.workload.selection import select
 
 POLICIES = (
     "fcfs", "easy", "easy-sjbf", "conservative", "sjf", "saf+easy", "f1+easy", "wfp3+easy", "unicef+easy",

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from policy.queue.checkpoint import LearnedOrder
     from twin.queue.jobs import Prediction
     from twin.queue.rules import QueueRules
+    from twin.queue.shares import FairShares
     from twin.sharing.changes import ChangeRules
 
 
@@ -42,6 +43,8 @@ class QueueQuestion:
     target: str | None
     changes: str | None
     most_preemptions: int | None
+    dependencies: bool
+    shares: Path | None
     keep: bool
     power: PowerWords
     outages: OutageWords
@@ -115,6 +118,20 @@ class QueueQuestion:
             )
         return stored.load(self.checkpoint)
 
+    @cached_property
+    def fair_shares(self) -> "FairShares":
+        """The shares of accounts and users: 1 each without a file."""
+        from policy.queue.registry import ACCOUNTS
+        from twin.queue.shares import EQUAL, read_shares
+
+        if self.shares is None:
+            return EQUAL
+        if not any(name.startswith(ACCOUNTS) for name in self.policies):
+            raise UsageError(f"--shares belongs to -p {ACCOUNTS}: add it")
+        if self.power.asked or self.nodes is not None or self.solve is not None or self.keep:
+            raise UsageError("--shares goes with one pool: without --nodes, --solve, --keep and power")
+        return read_shares(self.shares)
+
     @property
     def kept_in(self) -> Path | None:
         """The store, where runs are to be kept."""
@@ -147,13 +164,23 @@ class QueueQuestion:
             raise UsageError("--profiles goes with a LOG on one pool: without --dataset, --nodes and --solve")
         if (self.solve is None) != (self.target is None):
             raise UsageError("--solve gpus and --target FIGURE=VALUE go together: say both")
-        _ = self.learned
+        _ = self.learned, self.fair_shares
+        self._check_dependencies()
         if self.power.asked and (self.solve is not None or self.measured is not None):
             raise UsageError("options of power go without --solve and --profiles")
         if self.nodes is not None:
             self._check_nodes()
         if self.target is not None and (self.keep or len(self.placements) > 1):
             raise UsageError("--solve goes without --keep and with one --placement: leave them out")
+
+    def _check_dependencies(self) -> None:
+        beside = self.changes_runs or self.nodes is not None or self.solve is not None or self.power.asked
+        apart = self.keep or self.source is None or self.checkpoint is not None
+        if self.dependencies and (beside or apart):
+            raise UsageError(
+                "--dependencies goes with a LOG on one pool: leave --dataset, --nodes, --solve, --keep, "
+                "--checkpoint, options of power and schedulers that change runs out"
+            )
 
     def _check_nodes(self) -> None:
         if self.power.of_one_gpu:
@@ -174,6 +201,9 @@ class QueueQuestion:
         """
         if self.outages.asked:
             raise UsageError("outages go with schedulers that leave running jobs alone: leave them out")
+        self._check_dependencies()
+        if self.shares is not None:
+            raise UsageError("--shares goes with schedulers that leave running jobs alone; leave it out")
         if self.keep:
             raise UsageError(
                 "--keep keeps runs that nobody changes; leave it out beside schedulers that preempt"

@@ -20,7 +20,7 @@ if TYPE_CHECKING:  # a command loads only what it needs
     from twin.nodes.selection import NodeJobs
     from twin.power.accounts import Account
     from twin.queue.metrics import QueueFigures
-    from twin.queue.selection import LogJobs
+    from twin.workload.selection import LogJobs
 
 COLUMNS = (
     "policy", "jobs", "wait s", "p95", "JCT s", "bounded slowdown", "95 % interval", "p95", "60 s",

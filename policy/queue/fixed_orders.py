@@ -33,7 +33,8 @@ def f1(jobs: QueueJobs, predicted_ns: Int) -> OrderKeys:
     """F1 of Carastan-Santos and de Camargo (SC 2017, table 4): log10(r) n + 870 log10(s), with r the
     predicted run time and s the submission, seconds since the log began. Where either is not positive it
     counts as 0.1, so that the logarithm exists."""
-    return OrderKeys.fixed(_log10(predicted_ns) * jobs.processors + 870 * _log10(jobs.submit_ns))
+    key = _log10(predicted_ns) * jobs.processors + 870 * _log10(jobs.submit_ns)
+    return OrderKeys.fixed(key, log_weight=870)
 
 
 def priority(jobs: QueueJobs, predicted_ns: Int) -> OrderKeys:

@@ -17,13 +17,14 @@ TINY = 1e-15
 
 def wfp3_slip(jobs: QueueJobs, predicted_ns: Int) -> OrderKeys:
     """-(w / r)^3 n with w = -1 - s."""
-    return OrderKeys.fixed(-((_no_wait(jobs) / (predicted_ns / NS_PER_S)) ** 3) * jobs.processors)
+    key = -((_no_wait(jobs) / (predicted_ns / NS_PER_S)) ** 3) * jobs.processors
+    return OrderKeys.fixed(key, as_recorded=True)
 
 
 def unicep_slip(jobs: QueueJobs, predicted_ns: Int) -> OrderKeys:
     """-w / (log2(n) r) with w = -1 - s."""
     share = np.log2(jobs.processors + TINY) * (predicted_ns / NS_PER_S)
-    return OrderKeys.fixed(-(_no_wait(jobs) + TINY) / share)
+    return OrderKeys.fixed(-(_no_wait(jobs) + TINY) / share, as_recorded=True)
 
 
 def _no_wait(jobs: QueueJobs) -> Float:

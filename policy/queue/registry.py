@@ -9,11 +9,14 @@ from ingest.core.errors import UsageError
 from ingest.core.names import unknown
 from policy.queue import aging_orders, fixed_orders, published_slips, served_orders
 from twin.queue.recipe import Backfill, KeysOf, QueueRecipe
+from twin.queue.shares import EQUAL, FairShares
 
 HOUR_S, DAY_S = 3600, 86_400
 HALF_LIFE_S = 7.0 * DAY_S
 """Of usage in `fair-tree`: what Slurm takes (PriorityDecayHalfLife)."""
-HALF_LIFE = re.compile(r"fair-tree-([1-9]\d{0,3})([hd])")
+HALF_LIFE = re.compile(r"(fair-tree(?:-accounts)?)-([1-9]\d{0,3})([hd])")
+ACCOUNTS = "fair-tree-accounts"
+"""The order that knows accounts, and their shares."""
 ORDERS: dict[str, tuple[KeysOf, str, str]] = {
     "fcfs": (fixed_orders.fcfs, "first come, first served", "folklore"),
     "sjf": (fixed_orders.sjf, "shortest predicted run time first", "Smith, NRLQ 1956"),
@@ -27,6 +30,11 @@ ORDERS: dict[str, tuple[KeysOf, str, str]] = {
     "fair-tree": (
         served_orders.fair_tree(HALF_LIFE_S),
         "the user with the least usage first, halved every 7 days, or as in fair-tree-12h, fair-tree-14d",
+        "Cox and Morrison, Slurm User Group 2014",
+    ),
+    ACCOUNTS: (
+        served_orders.fair_tree_accounts(HALF_LIFE_S),
+        "the same with accounts above users, and --shares, by level fairshare",
         "Cox and Morrison, Slurm User Group 2014",
     ),
     "drf": (served_orders.drf, "the user with the smallest dominant share first", "Ghodsi et al., NSDI 2011"),
@@ -68,12 +76,14 @@ def names() -> Iterator[str]:
 def known(name: str) -> bool:
     """Returns True for a name that makes a recipe, with a half-life in it or without."""
     order, plus, backfill = name.partition("+")
-    base = "fair-tree" if HALF_LIFE.fullmatch(order) else order
+    found = HALF_LIFE.fullmatch(order)
+    base = found[1] if found else order
     return f"{base}{plus}{backfill}" in names()
 
 
-def recipe(name: str) -> QueueRecipe:
-    """Returns the recipe of that name: an order, ORDER+BACKFILL, or a name of the field.
+def recipe(name: str, shares: FairShares = EQUAL) -> QueueRecipe:
+    """Returns the recipe of that name: an order, ORDER+BACKFILL, or a name of the field; one that knows
+    accounts has these shares.
 
     Raises:
         UsageError: there is none.
@@ -88,14 +98,21 @@ def recipe(name: str) -> QueueRecipe:
             "`twin queue LOG` on one pool plays it"
         )
     if found := HALF_LIFE.fullmatch(order):
-        half_life_s = float(found[1]) * (DAY_S if found[2] == "d" else HOUR_S)
-        made = recipe("+".join(("fair-tree", backfill)) if backfill else "fair-tree")
-        return replace(made, name=name, keys=served_orders.fair_tree(half_life_s))
+        half_life_s = float(found[2]) * (DAY_S if found[3] == "d" else HOUR_S)
+        made = recipe("+".join((found[1], backfill)) if backfill else found[1])
+        return replace(made, name=name, keys=_fair_tree(found[1], half_life_s, shares))
     if order not in ORDERS or (backfill or "none") not in get_args(Backfill):
         raise UsageError(
             f"{unknown('policy', name, names(), (*ALIASES, *ORDERS))}; "
             f"an order takes a backfill behind +, as in saf+easy ({', '.join(OVERTAKING)})"
         )
     keys, summary, source = ORDERS[order]
+    keys = _fair_tree(order, HALF_LIFE_S, shares) if order == ACCOUNTS else keys
     chosen = cast(Backfill, backfill or "none")
     return QueueRecipe(name, keys, chosen, summary + (f", backfill {chosen}" if backfill else ""), source)
+
+
+def _fair_tree(order: str, half_life_s: float, shares: FairShares) -> KeysOf:
+    if order == ACCOUNTS:
+        return served_orders.fair_tree_accounts(half_life_s, shares)
+    return served_orders.fair_tree(half_life_s)

@@ -2,8 +2,10 @@
 
 from functools import partial
 
-from twin.queue.jobs import Int, QueueJobs
+from ingest.core.errors import UsageError
+from twin.queue.jobs import UNKNOWN, Int, QueueJobs
 from twin.queue.recipe import KeysOf, OrderKeys
+from twin.queue.shares import EQUAL, FairShares
 
 
 def las(jobs: QueueJobs, predicted_ns: Int) -> OrderKeys:
@@ -33,6 +35,19 @@ def fair_tree(half_life_s: float) -> KeysOf:
     go by submission.
     """
     return partial(_fair_tree, half_life_s)
+
+
+def fair_tree_accounts(half_life_s: float, shares: FairShares = EQUAL) -> KeysOf:
+    """Returns the same with accounts above users, and shares of both (`twin/queue/shares.py`)."""
+    return partial(_fair_tree_accounts, half_life_s, shares)
+
+
+def _fair_tree_accounts(
+    half_life_s: float, shares: FairShares, jobs: QueueJobs, predicted_ns: Int
+) -> OrderKeys:
+    if len(jobs) and jobs.account.max() == UNKNOWN:
+        raise UsageError("policy fair-tree-accounts: no job has an account (a log's group); take another")
+    return OrderKeys.of_accounts(shares.tree(jobs.account, jobs.user), half_life_s)
 
 
 def _fair_tree(half_life_s: float, jobs: QueueJobs, predicted_ns: Int) -> OrderKeys:

@@ -20,8 +20,9 @@ from twin.queue.jobs import Prediction
 from twin.queue.metrics import QueueFigures, figures
 from twin.queue.recipe import QueueRecipe
 from twin.queue.rules import PREDICTSIM, QueueRules
-from twin.queue.selection import LogJobs, select
+from twin.queue.shares import EQUAL, FairShares
 from twin.queue.simulation import check, simulate
+from twin.workload.selection import LogJobs, select
 
 USUAL = ("fcfs", "easy", "easy-sjbf", "conservative")
 """Schedulers that are compared if none are named."""
@@ -100,11 +101,13 @@ class QueueComparison:
 
     def to_json(self) -> dict[str, Any]:
         """Returns the object of `twin queue --json`."""
+        waits = self.log.dependencies
         return {
             "schema": "twin.queue/1",
             "log": self.log.name,
             "scenario": self.scenario,
             "synthetic_arrivals": self.synthetic,
+            "dependent_jobs": 0 if waits is None else int(waits.waits.sum()),
             "processors": self.log.processors,
             "prediction": self.prediction,
             "rules": self.rules.name,
@@ -122,23 +125,26 @@ class QueueComparison:
 def compare(
     source: Path | LakeJobs, policies: Sequence[str] = (), *, processors: int | None = None,
     prediction: Prediction = "estimate", rules: QueueRules = PREDICTSIM, keep: Path | None = None,
-    profiles: RunProfiles | None = None, learned: LearnedOrder | None = None, progress: Progress = SILENT,
+    profiles: RunProfiles | None = None, learned: LearnedOrder | None = None, dependencies: bool = False,
+    shares: FairShares = EQUAL, progress: Progress = SILENT,
 ) -> QueueComparison:  # fmt: skip
     """Returns what each scheduler makes of the jobs of a log; with `keep` each is a run of that store.
 
-    `profiles` give run times to a list that has none, `learned` is the scheduler of that name.
+    `profiles` give run times to a list that has none, `learned` is the scheduler of that name. With
+    `dependencies` a job that names a preceding one is submitted a think time after its end. `shares` are
+    those of schedulers that know accounts.
 
     Raises:
         InputError: the log cannot be read or has no job. NotFoundError: the lake has none.
         UsageError: an unknown scheduler, or one that cannot be played on this log.
     """
     recipes = [
-        learned.recipe if learned is not None and name == LEARNED else recipe(name)
+        learned.recipe if learned is not None and name == LEARNED else recipe(name, shares)
         for name in dict.fromkeys(policies or USUAL)
     ]
     if processors is not None and processors < 1:
         raise UsageError(f"a machine of {processors} processors; it needs at least 1")
-    log = select(job_logs.read(source, profiles), rules, processors)
+    log = select(job_logs.read(source, profiles), rules, processors, dependencies=dependencies)
     if profiles is not None:
         log = replace(log, notes=(*log.notes, profiles.note))
     dataset = source.name.partition("/")[0] if isinstance(source, LakeJobs) else None
@@ -163,7 +169,9 @@ def of_jobs(
     found, runs, windowed = dict[str, QueueFigures](), dict[str, str](), dict[str, Windowed]()
     for one in recipes:
         progress.advance(0, one.name)
-        done = simulate(log.jobs, log.processors, one, prediction=prediction, rules=rules)
+        done = simulate(
+            log.jobs, log.processors, one, prediction=prediction, rules=rules, dependencies=log.dependencies
+        )
         found[one.name] = figures(done)
         if len(done.jobs) >= LEAST_FOR_INTERVALS:
             windowed[one.name] = Windowed(done)

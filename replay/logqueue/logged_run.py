@@ -72,7 +72,7 @@ class LoggedQueue:
             if self.names.job(number) == job:
                 return at
         for one in self.left_out:
-            if one.raw == job:
+            if one.raw.partition(" with ")[0] == job:  # on nodes the row says how many GPUs it asked for
                 raise UsageError(f"{self.run_id}: job {job} was left out: {one.reason} (row {one.row})")
         first = self.names.job(int(self.schedule.jobs.number[0]))
         raise UsageError(f"{self.run_id} has no job {job!r}; its first is {first!r}, see `twin sql`")
@@ -166,6 +166,7 @@ def _jobs(specs: list[Json], submit_ns: Int, run_ns: Int) -> tuple[QueueJobs, di
     jobs = QueueJobs(
         np.arange(1, len(specs) + 1), submit_ns, run_ns, column("processors"), column("estimate_ns"), user,
         column("priority"), column("deadline_ns"),
+        np.array([spec.get("account", UNKNOWN) for spec in specs], np.int64),
     )  # fmt: skip
     return jobs, dict(enumerate(people))
 

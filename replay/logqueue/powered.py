@@ -27,7 +27,7 @@ from twin.power.site_power import MW_PER_W
 from twin.queue.jobs import UNKNOWN, Prediction
 from twin.queue.metrics import QueueFigures, figures
 from twin.queue.rules import PREDICTSIM, QueueRules
-from twin.queue.selection import LogJobs, select
+from twin.workload.selection import LogJobs, select
 
 Owner = Literal["user", "group"]
 

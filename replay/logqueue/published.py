@@ -18,8 +18,8 @@ from replay.logqueue.sequences import judged
 from twin.queue.jobs import Prediction, QueueJobs
 from twin.queue.metrics import flow_statistics
 from twin.queue.rules import PREDICTSIM, RLSCHEDULER
-from twin.queue.selection import LogJobs, select
 from twin.queue.simulation import simulate
+from twin.workload.selection import LogJobs, select
 
 PREDICTED: dict[str, Prediction] = {
     "estimate": "estimate", "actual run time": "actual", "2 x estimate": "twice-estimate",

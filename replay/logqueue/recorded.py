@@ -9,8 +9,8 @@ from ingest.core.units import NS_PER_S
 from ingest.readers.clusters import swf_log
 from twin.queue.jobs import Int, QueueJobs
 from twin.queue.rules import PREDICTSIM
-from twin.queue.selection import select
 from twin.queue.simulation import QueueSchedule
+from twin.workload.selection import select
 
 
 @dataclass(frozen=True, eq=False)

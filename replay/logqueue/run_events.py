@@ -33,10 +33,10 @@ from twin.power.powered_queue import PowerChoices
 from twin.queue.jobs import UNKNOWN, FailedStarts, Int, Prediction, QueueJobs
 from twin.queue.metrics import figures
 from twin.queue.rules import QueueRules
-from twin.queue.selection import LogJobs
 from twin.queue.simulation import QueueSchedule
 from twin.sites.figures import site_figures
 from twin.sites.simulation import SiteSchedule
+from twin.workload.selection import LogJobs
 
 Json = dict[str, Any]
 AnySchedule = QueueSchedule | NodeSchedule | SiteSchedule
@@ -285,7 +285,7 @@ def _specs(done: AnySchedule, names: JobNames) -> list[Json]:
     """Returns what is known of each job when it is submitted; on nodes its class of demands, too."""
     jobs = done.jobs
     kinds = done.demands.class_of.tolist() if isinstance(done, NodeSchedule) else None
-    columns = (jobs.processors, jobs.estimate_ns, jobs.user, jobs.priority, jobs.deadline_ns)
+    columns = (jobs.processors, jobs.estimate_ns, jobs.user, jobs.priority, jobs.deadline_ns, jobs.account)
     return [
         {
             "processors": processors,
@@ -293,10 +293,11 @@ def _specs(done: AnySchedule, names: JobNames) -> list[Json]:
             "user": names.user(user),
             "priority": None if priority == UNKNOWN else priority,
             "deadline_ns": None if deadline_ns == UNKNOWN else deadline_ns,
+            **({} if account == UNKNOWN else {"account": account}),
             **({} if kinds is None else {"class": kinds[at]}),
             **(logged_sites.spec_of(done, at) if isinstance(done, SiteSchedule) else {}),
         }
-        for at, (processors, estimate_ns, user, priority, deadline_ns) in enumerate(
+        for at, (processors, estimate_ns, user, priority, deadline_ns, account) in enumerate(
             zip(*(column.tolist() for column in columns), strict=True)
         )
     ]

@@ -139,7 +139,7 @@ class _Past:
         known = self.drawn(self.ratios(self.known()), np.random.default_rng(SEED))
         new = {"number": self.jobs.number[-1] + 1, "submit_ns": self.at_ns, "run_ns": estimate_ns,
                "processors": processors, "estimate_ns": estimate_ns, "user": -1, "priority": -1,
-               "deadline_ns": -1}  # fmt: skip
+               "deadline_ns": -1, "account": -1}  # fmt: skip
         given = replace(self.jobs, run_ns=known)
         columns = {name: np.append(getattr(given, name), value) for name, value in new.items()}
         return bool(self._played(QueueJobs(**columns))[-1] == self.at_ns)

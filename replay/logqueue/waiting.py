@@ -13,9 +13,8 @@ from replay.logqueue import start_forecast
 from replay.logqueue.logged_run import LoggedQueue, load, used_processors
 from replay.logqueue.start_forecast import StartForecast
 from twin.queue.jobs import Int
-from twin.queue.recipe import OrderKeys
-from twin.queue.referee import usage_of
 from twin.queue.simulation import QueueSchedule
+from twin.queue.usage import usage_key
 
 Json = dict[str, Any]
 SHOWN = 5
@@ -137,21 +136,19 @@ def _in_front(run: LoggedQueue, job: int) -> Int:
     jobs = run.logged.jobs
     keys = recipe(run.choices.policy).keys(jobs, jobs.predicted_ns(run.choices.prediction))
     if keys.usage != "none":
-        key = np.array([_usage(done, keys, int(done.jobs.user[one]), at_ns) for one in waiting])
-    elif keys.power:
+        begun = np.flatnonzero(done.start_ns < at_ns)
+        columns = (begun, done.jobs.processors[begun], done.start_ns[begun], done.end_ns[begun])
+        runs = list(zip(*(column.tolist() for column in columns), strict=True))
+        own = {one: usage_key(keys, done.jobs.user, runs, one, at_ns) for one in waiting.tolist()}
+        ordered = np.array(sorted(own, key=lambda one: (own[one], one)), np.int64)
+        return ordered[: int(np.flatnonzero(ordered == job)[0])]
+    if keys.power:
         aged = (at_ns - done.jobs.submit_ns[waiting]) / NS_PER_S / keys.scale[waiting]
         key = -(aged**keys.power) * keys.factor[waiting]
     else:
         key = keys.static[waiting]
     ordered = waiting[np.lexsort((waiting, key))]
     return ordered[: int(np.flatnonzero(ordered == job)[0])]
-
-
-def _usage(done: QueueSchedule, keys: OrderKeys, user: int, at_ns: int) -> float:
-    """Returns what the order counts of a user by then."""
-    own = (done.jobs.user == user) & (done.start_ns < at_ns)
-    columns = (done.jobs.processors[own], done.start_ns[own], done.end_ns[own])
-    return usage_of(keys, list(zip(*(column.tolist() for column in columns), strict=True)), at_ns)
 
 
 def _split(done: QueueSchedule, submit: int, start: int, size: int) -> tuple[int, int]:

@@ -32,8 +32,8 @@ from twin.queue.jobs import Prediction, QueueJobs
 from twin.queue.metrics import QueueFigures, figures
 from twin.queue.recipe import QueueRecipe
 from twin.queue.rules import QueueRules
-from twin.queue.selection import LogJobs, select
 from twin.queue.simulation import QueueSchedule, simulate
+from twin.workload.selection import LogJobs, select
 
 TIMES = {name: f"{name}_s" for name in ("avg_wait", "p95_wait", "max_wait", "avg_jct", "p95_jct")}
 PLAIN = ("avg_bounded_slowdown", "p95_bounded_slowdown")

@@ -20,7 +20,6 @@ from replay.logqueue.comparison import read_to_json
 from replay.queueing.node_models import NodesAsked
 from twin.queue.jobs import Float, Int, Prediction, QueueJobs
 from twin.queue.rules import INSTANT, PREDICTSIM
-from twin.queue.selection import LogJobs, select
 from twin.queue.simulation import simulate
 from twin.sharing import engine
 from twin.sharing.changes import MURI_PAUSES_S, PPM, UNKNOWN_PAUSE_S, ChangeRules, pauses_ns
@@ -28,6 +27,7 @@ from twin.sharing.curves import SpeedCurve, SpeedCurves
 from twin.sharing.engine import SharingWorld
 from twin.sharing.figures import SharingFigures, left_alone, sharing_figures
 from twin.sharing.speeds import MeasuredSpeeds
+from twin.workload.selection import LogJobs, select
 
 NS_PER_MS = 1_000_000
 ALONE_LONGER = 1.015

@@ -15,7 +15,7 @@ from policy.queue import checkpoint
 from policy.queue.checkpoint import LearnedOrder
 from replay.logqueue.run_events import digest_of
 from twin.queue.rules import PREDICTSIM
-from twin.queue.selection import select
+from twin.workload.selection import select
 
 SHARE = 0.6
 """Share of each log that is learned from; the later part is left to judge by."""

@@ -11,9 +11,9 @@ from ingest.readers.clusters.profiled_runs import GAVEL_GPU, RunProfiles
 from ingest.readers.job_logs import LakeJobs
 from replay.logqueue.on_nodes import cluster_named
 from twin.queue.jobs import Float
-from twin.queue.selection import LogJobs
 from twin.sharing.changes import PPM
 from twin.sharing.kinds import NodeKinds
+from twin.workload.selection import LogJobs
 
 
 @dataclass(frozen=True, slots=True)

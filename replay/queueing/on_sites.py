@@ -19,7 +19,6 @@ from twin.core.seeds import generator
 from twin.queue.jobs import QueueJobs
 from twin.queue.recipe import QueueRecipe
 from twin.queue.rules import INSTANT
-from twin.queue.selection import LogJobs
 from twin.scenario import cluster_and_jobs
 from twin.settings.job_queue import QueueScenario
 from twin.settings.scenario_file import ControlSettings, Scenario
@@ -35,6 +34,7 @@ from twin.sites.inputs import (
 )
 from twin.sites.simulation import SiteWorld, simulate_on_sites
 from twin.traces import measured_links
+from twin.workload.selection import LogJobs
 
 USUAL_CHOICE = next(iter(SITE_CHOICES))
 NOWHERE_FITS = "fits on no site, alone or with others"

@@ -19,11 +19,11 @@ from replay.queueing import on_sites, trained_models
 from replay.queueing.on_sites import SiteComparison
 from twin.queue.jobs import QueueJobs
 from twin.queue.rules import INSTANT, rule_set
-from twin.queue.selection import select
-from twin.queue.workload import Workload, shaped
 from twin.settings.job_queue import Between, QueueScenario
 from twin.settings.window import Window, split
 from twin.traces.time_range import TimeRange
+from twin.workload.selection import select
+from twin.workload.shaping import Workload, shaped
 
 USUAL_POLICY = "easy"
 """Scheduler of a scenario if none is named."""

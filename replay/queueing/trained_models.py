@@ -17,8 +17,8 @@ from twin.core.seeds import generator
 from twin.goodput.batch_choice import BatchChoice, BatchQuestion, choices_of, domain_of
 from twin.goodput.out_of_memory import Launch, first_way, launched, ratios
 from twin.queue.jobs import LONGEST_NS, FailedStarts, QueueJobs
-from twin.queue.selection import LogJobs
 from twin.settings.job_queue import TrainedModels
+from twin.workload.selection import LogJobs
 
 
 @dataclass(frozen=True, eq=False)

@@ -143,6 +143,13 @@ MISTAKES: dict[str, list[str]] = {
     "queue --nodes of another GPU": ["queue", "examples/queue.swf", "--nodes", "8 x 8 A100", "--gpu", "H100"],
     "queue --carbon": ["queue", "examples/queue.swf", "--carbon", "no-such-zone"],
     "queue --rules": ["queue", "examples/queue.swf", "--rules", "mine"],
+    "queue --dependencies": ["queue", "examples/queue.swf", "--dependencies"],
+    "queue --dependencies --keep": ["queue", "examples/sessions.swf", "--dependencies", "--keep"],
+    "queue --shares": ["queue", "examples/queue.swf", "--shares", "{tmp}/shares.csv"],
+    "queue --shares of nothing": [
+        "queue", "examples/queue.swf", "-p", "fair-tree-accounts", "--shares", "{tmp}/shares.csv",
+    ],
+    "queue of no account": ["queue", "examples/queue.swf", "-p", "fair-tree-accounts"],
     "queue --prediction": ["queue", "examples/queue.swf", "--prediction", "best"],
     "queue --processors": ["queue", "examples/queue.swf", "--processors", "0"],
     "queue --outages on one pool": ["queue", "examples/queue.swf", "--mtbf-h", "5"],

@@ -67,7 +67,7 @@ def cases(draw: st.DrawFn, most: int = 16, names: Sequence[str] = tuple(RECIPES)
     jobs = QueueJobs.of_seconds(
         sorted(column(0, draw(st.sampled_from((0, 5, 2 * top))))), run,
         np.maximum(asked.wants.gpus, 1)[asked.class_of], estimate,
-        user=column(-1, 2), priority=column(0, 2), deadline=column(1, 50),
+        user=column(-1, 2), account=column(0, 2), priority=column(0, 2), deadline=column(1, 50),
     )  # fmt: skip
     name = draw(st.sampled_from(names))
     rules = draw(st.sampled_from(PLAYABLE[name]))

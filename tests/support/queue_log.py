@@ -1,16 +1,18 @@
-"""Makes `examples/queue.swf`, a synthetic log of 400 jobs on 64 processors:
-`python -m tests.support.queue_log`.
+"""Makes `examples/queue.swf`, a synthetic log of 400 jobs on 64 processors, and `examples/sessions.swf`, one
+of 200 jobs whose users submit most of them after the job before: `python -m tests.support.queue_log`.
 
 Jobs arrive by a Poisson process that is three times as fast by day as by night; run times are lognormal,
-sizes powers of two, and users ask for a round time above the run time, as they do on real machines. Nothing
-in it was measured.
+sizes powers of two, and users ask for a round time above the run time, as they do on real machines. In
+sessions think times are lognormal, a few minutes long, and recorded submit times are those of a machine on
+which nobody waits. Nothing in it was measured.
 """
 
 from math import ceil
 from pathlib import Path
 from random import Random
 
-TARGET = Path(__file__).parents[2] / "examples" / "queue.swf"
+FOLDER = Path(__file__).parents[2] / "examples"
+TARGET, SESSIONS = FOLDER / "queue.swf", FOLDER / "sessions.swf"
 HEAD = """; Version: 2.2
 ; Computer: none: SYNTHETIC, made by tests/support/queue_log.py
 ; MaxJobs: 400
@@ -20,6 +22,32 @@ HEAD = """; Version: 2.2
 ; MaxProcs: 64
 """
 ASKED_S = (600, 1800, 3600, 7200, 14400, 28800, 57600, 86400)
+
+
+def sessions(users: int = 20, jobs: int = 10, seed: int = 7) -> str:
+    """Returns the text of a log whose users work in sessions of a few jobs each."""
+    random, rows = Random(seed), []
+    for user in range(1, users + 1):
+        time_s, before = random.uniform(0, 4 * 3600), None
+        for _ in range(jobs):
+            run_s, think_s = (round(random.lognormvariate(mean, 1)) + 1 for mean in (7.5, 5.5))
+            size = 2 ** min(5, int(random.expovariate(0.5)))
+            rows.append([time_s, user, run_s, size, before, think_s])
+            goes_on = random.random() < 0.8
+            before = rows[-1] if goes_on else None
+            time_s += run_s + (random.uniform(2, 12) * 3600 if not goes_on else 0)
+    for row in rows:  # a follower is recorded its think time after the end that the one before would have
+        if row[4] is not None:
+            row[0] = row[4][0] + row[4][2] + row[5]
+    rows.sort(key=lambda row: row[0])
+    lines = []
+    for number, (submit_s, user, run_s, size, before, think_s) in enumerate(rows, 1):
+        after = -1 if before is None else rows.index(before) + 1
+        think = -1 if before is None else think_s
+        asked_s = next(one for one in (*ASKED_S, 10**6) if one >= 2 * run_s)
+        known = f"{number} {round(submit_s)} -1 {run_s} {size} -1 -1 {size} {asked_s} -1 1 {user}"
+        lines.append(f"{known} -1 -1 1 -1 {after} {think}\n")
+    return HEAD.replace("400", str(len(lines))) + "".join(lines)
 
 
 def made(jobs: int = 400, seed: int = 7) -> str:
@@ -41,3 +69,4 @@ def made(jobs: int = 400, seed: int = 7) -> str:
 
 if __name__ == "__main__":
     TARGET.write_text(made(), encoding="utf-8")
+    SESSIONS.write_text(sessions(), encoding="utf-8")

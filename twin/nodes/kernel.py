@@ -27,7 +27,8 @@ from twin.placement.nodes import GIVE, TAKE, Nodes, assign, could, idle
 from twin.placement.recipe import Int, PlacementRecipe
 from twin.placement.scores import FRAGMENTS, RANDOM
 from twin.queue.jobs import LATEST_NS, QueueJobs
-from twin.queue.kernel import forget, place_of, run, sort, stop_serving, submit, take_out
+from twin.queue.kernel import forget, run
+from twin.queue.ordering import place_of, sort, stop_serving, submit, take_out
 from twin.queue.pool import (
     CHOSEN,
     CONSERVATIVE,

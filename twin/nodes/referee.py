@@ -19,6 +19,7 @@ from twin.queue.jobs import Int, QueueJobs
 from twin.queue.recipe import Backfill, OrderKeys
 from twin.queue.referee import EARLY, Promise, Referee, ignore
 from twin.queue.rules import QueueRules
+from twin.queue.usage import Run
 
 FIRST_OF_ALL = EARLY - 1
 """Rank of changes of nodes among the events of one instant."""
@@ -77,11 +78,8 @@ class _NodeReferee(Referee):
         self.expected[job] = max(self.expected[job] - kept, min(self.expected[job], 1))
         self.queue.append(job)
 
-    def runs_of(self, user: int) -> list[tuple[int, int, int]]:
-        before = [
-            (self.size[job], begin, end) for job, begin, end, *_ in self.broken if self.jobs.user[job] == user
-        ]
-        return before + super().runs_of(user)
+    def runs(self) -> list[Run]:
+        return [(job, self.size[job], begin, end) for job, begin, end, *_ in self.broken] + super().runs()
 
     def submitted(self, job: int) -> None:
         self.tasks[int(self.site.wants.task[self.kind[job]])] += 1

@@ -15,7 +15,7 @@ from twin.placement.demands import Demands, mask_of, possible
 from twin.placement.recipe import Gang, Int
 from twin.queue.jobs import QueueJobs
 from twin.queue.rules import QueueRules
-from twin.queue.selection import by_reason, select
+from twin.workload.selection import by_reason, select
 
 NOWHERE = "fits on no nodes of the cluster"
 """Reason of a job that the empty cluster cannot run."""

@@ -15,7 +15,8 @@ from ingest.core.compiled import njit
 from ingest.core.errors import UsageError
 from twin.power.limits import PowerLimits
 from twin.queue.jobs import LATEST_NS, Int, QueueJobs
-from twin.queue.kernel import forget, place_of, run, sort, stop_serving, submit, take_out
+from twin.queue.kernel import forget, run
+from twin.queue.ordering import place_of, sort, stop_serving, submit, take_out
 from twin.queue.pool import (
     CHOSEN,
     CONSERVATIVE,

@@ -30,7 +30,7 @@ class QueueJobs:
     """Jobs in order of submission, ties in order of their number; one element a job in every array.
 
     `run_ns` is known to the simulator alone, `estimate_ns` is what the user said. `priority`: lower goes
-    first. `user`, `priority` and `deadline_ns` are -1 where a job has none.
+    first. `user`, `priority`, `deadline_ns` and `account` are -1 where a job has none.
     """
 
     number: Int
@@ -41,12 +41,14 @@ class QueueJobs:
     user: Int
     priority: Int
     deadline_ns: Int
+    account: Int
 
     @classmethod
     def of_seconds(
         cls, submit: ArrayLike, run: ArrayLike, processors: ArrayLike, estimate: ArrayLike | None = None, *,
         number: ArrayLike | None = None, user: ArrayLike | None = None,
         priority: ArrayLike | None = None, deadline: ArrayLike | None = None,
+        account: ArrayLike | None = None,
     ) -> Self:  # fmt: skip
         """Returns the jobs of columns in seconds, sorted; without estimates users know their run times.
 
@@ -61,6 +63,7 @@ class QueueJobs:
             _ns(run if estimate is None else estimate),
             *(unknown if column is None else np.asarray(column, np.int64) for column in (user, priority)),
             unknown if deadline is None else np.maximum(_ns(deadline), UNKNOWN),
+            unknown if account is None else np.asarray(account, np.int64),
         )  # fmt: skip
         by_submission = np.lexsort((columns[0], columns[1]))
         made = cls(*(np.ascontiguousarray(column[by_submission], np.int64) for column in columns))

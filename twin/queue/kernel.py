@@ -11,17 +11,16 @@ from numpy.typing import NDArray
 
 from ingest.core.compiled import njit
 from ingest.core.errors import UsageError
-from ingest.core.units import NS_PER_S
+from twin.queue.dependencies import Dependencies, Submissions, first_due, lay_down, release, submissions_of
 from twin.queue.jobs import LATEST_NS, Int, QueueJobs
+from twin.queue.ordering import by_key, place_of, serve, sort, stop_serving, submit, take_out
 from twin.queue.pool import (
     CHOSEN,
     CONSERVATIVE,
-    DECAYED,
     EASY,
     ENDED,
     FIRST,
     FREE,
-    HELD,
     LATEST,
     NONE,
     PREDICTED,
@@ -29,7 +28,6 @@ from twin.queue.pool import (
     SETTLED,
     SJBF,
     SPARE,
-    TOTAL,
     WAITING,
     Flags,
     Inputs,
@@ -39,56 +37,72 @@ from twin.queue.pool import (
     idle,
     inputs_of,
 )  # fmt: skip
-from twin.queue.recipe import GRAIN, Backfill, OrderKeys
+from twin.queue.recipe import Backfill, OrderKeys
 from twin.queue.reservations import NOT_YET, FreeProfile, add, empty, plan, trim
 from twin.queue.rules import QueueRules
 from twin.queue.scoring import note, remember, score, scoring_of
 
-SHUFFLED = 8
-"""Places by which a waiting job moves on average, from where on the queue is sorted from scratch."""
-
 
 def play(
     jobs: QueueJobs, predicted: Int, processors: int, keys: OrderKeys, backfill: Backfill, rules: QueueRules,
-    trail: Scoring | None = None,
+    trail: Scoring | None = None, dependencies: Dependencies | None = None,
 ) -> tuple[Int, NDArray[np.bool_]]:  # fmt: skip
     """Returns start (n,), nanoseconds, of each job, and which jobs overtook the head of the queue.
 
     Every job must fit into the pool, and for conservative backfilling no prediction be below the run time.
-    With a `trail` the scores of a network are sampled, and its arrays hold the choices afterwards.
+    With a `trail` the scores of a network are sampled, and its arrays hold the choices afterwards. With
+    `dependencies` jobs that have a preceding one are submitted by its end.
 
     Raises:
         UsageError: the last jobs would start later than a time can be.
     """
+    assert dependencies is None or keys.scorer is None, "a network knows jobs by their place in the log"
     inputs = inputs_of(jobs, predicted, keys)
+    submissions = None if dependencies is None else submissions_of(inputs, keys, dependencies)
+    if dependencies is not None:
+        inputs = inputs._replace(**{name: getattr(inputs, name).copy() for name in inputs._fields})
     users = int(inputs.user.max(initial=0)) + 1
     pool = idle(processors, keys, users)
     scoring = None
     if keys.scorer is not None:
         scoring = scoring_of(jobs, predicted, processors, keys.scorer, users, trail)
     profile = empty(processors, len(jobs) if backfill == "conservative" else 0)
-    if not _play(inputs, flags_of(keys, backfill, rules), pool, profile, scoring):
+    if not _play(inputs, flags_of(keys, backfill, rules), pool, profile, scoring, submissions):
         raise UsageError("the queue grows beyond 73 years: take a larger pool or fewer jobs")
     assert not len(jobs) or pool.start.max() < NOT_YET, "a job never started"
-    return pool.start, pool.backfilled
+    if submissions is None:
+        return pool.start, pool.backfilled
+    place = np.argsort(submissions.of)
+    return pool.start[place], pool.backfilled[place]
 
 
 @njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
-def _play(jobs: Inputs, flags: Flags, pool: Pool, profile: FreeProfile, scoring: Scoring | None) -> bool:
+def _play(
+    jobs: Inputs, flags: Flags, pool: Pool, profile: FreeProfile, scoring: Scoring | None,
+    submissions: Submissions | None,
+) -> bool:  # fmt: skip
     """Runs until every job has ended; returns False if time runs out."""
     count, now = len(jobs.submit), pool.now
     arrived = 0
     while arrived < count or now[RUNNING]:
         submission = jobs.submit[arrived] if arrived < count else NOT_YET
+        if submissions is not None:
+            submission = first_due(submissions)
         end = pool.end_at[now[RUNNING] - 1] if now[RUNNING] else NOT_YET
         time = min(submission, end)
         while True:
             if submission == time and (flags.submissions_first or end > time):
+                if submissions is not None:
+                    lay_down(jobs, pool, submissions, arrived)
                 submit(jobs, flags, pool, arrived)
                 arrived += 1
             else:
-                _end(jobs, flags, pool, profile, scoring, time)
+                job = _end(jobs, flags, pool, profile, scoring, time)
+                if submissions is not None:
+                    release(submissions, job, time)
             submission = jobs.submit[arrived] if arrived < count else NOT_YET
+            if submissions is not None:
+                submission = first_due(submissions)
             end = pool.end_at[now[RUNNING] - 1] if now[RUNNING] else NOT_YET
             if flags.passes_each_event or min(submission, end) > time:
                 break
@@ -101,23 +115,10 @@ def _play(jobs: Inputs, flags: Flags, pool: Pool, profile: FreeProfile, scoring:
 
 
 @njit(inline="always")  # type: ignore[untyped-decorator]
-def submit(jobs: Inputs, flags: Flags, pool: Pool, job: int) -> None:
-    """Puts a job into the queue, behind those of its key."""
-    queue, key = pool.queue, pool.key
-    first, moving = pool.now[FIRST], flags.moving
-    i = first + pool.now[WAITING]
-    while i > first and not moving and key[queue[i - 1]] > key[job]:
-        queue[i] = queue[i - 1]
-        i -= 1
-    queue[i] = job
-    pool.now[WAITING] += 1
-
-
-@njit(inline="always")  # type: ignore[untyped-decorator]
 def _end(
     jobs: Inputs, flags: Flags, pool: Pool, profile: FreeProfile, scoring: Scoring | None, time: int
-) -> None:
-    """Ends the running job that ends first, of several the one that started first."""
+) -> int:
+    """Ends the running job that ends first, of several the one that started first, and returns it."""
     now = pool.now
     now[RUNNING] -= 1
     job = pool.end_of[now[RUNNING]]
@@ -134,6 +135,7 @@ def _end(
     if scoring is not None:
         remember(jobs, scoring, job)
     now[ENDED], now[SETTLED] = 1, 0
+    return int(job)
 
 
 @njit(inline="always")  # type: ignore[untyped-decorator]
@@ -171,112 +173,11 @@ def run(jobs: Inputs, flags: Flags, pool: Pool, job: int, time: int) -> None:
         serve(jobs, pool, job, time)
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
-def serve(jobs: Inputs, pool: Pool, job: int, time: int) -> None:
-    """Lets what the user of a job has had grow with it."""
-    user, size = jobs.user[job], jobs.processors[job]
-    if pool.decay[0]:
-        pool.done[user], pool.base[user] = decayed(pool, user, time), time / NS_PER_S
-    else:
-        pool.base[user] += size * (time / NS_PER_S)
-    pool.rate[user] += size
-
-
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
-def stop_serving(jobs: Inputs, pool: Pool, job: int, lasted: int) -> None:
-    """Keeps what the user of a job has had by it, which ran so many nanoseconds."""
-    user, size = jobs.user[job], jobs.processors[job]
-    if pool.decay[0]:
-        time = pool.start[job] + lasted
-        pool.done[user], pool.base[user] = decayed(pool, user, time), time / NS_PER_S
-    else:
-        pool.done[user] += size * (lasted / NS_PER_S)
-        pool.base[user] -= size * (pool.start[job] / NS_PER_S)
-    pool.rate[user] -= size
-
-
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
-def decayed(pool: Pool, user: int, time: int) -> float:
-    """Returns the processor-seconds of a user, each worth exp(-decay x age)."""
-    kept = np.exp(-pool.decay[0] * (time / NS_PER_S - pool.base[user]))
-    return float(pool.done[user] * kept + pool.rate[user] * ((1 - kept) / pool.decay[0]))
-
-
 @njit(inline="always")  # type: ignore[untyped-decorator]
 def _start(jobs: Inputs, flags: Flags, pool: Pool, job: int, time: int) -> None:
     """Starts a job that its caller takes out of the queue."""
     run(jobs, flags, pool, job, time)
     pool.now[FREE] -= jobs.processors[job]
-
-
-@njit(inline="always")  # type: ignore[untyped-decorator]
-def place_of(pool: Pool, job: int) -> int:
-    """Returns the place of a waiting job in the queue."""
-    place = pool.now[FIRST]
-    while pool.queue[place] != job:
-        place += 1
-    return int(place)
-
-
-@njit(inline="always")  # type: ignore[untyped-decorator]
-def take_out(pool: Pool, i: int) -> None:
-    """Takes the job at place i out of the queue; the shorter side moves up."""
-    queue, first = pool.queue, pool.now[FIRST]
-    last = first + pool.now[WAITING] - 1
-    pool.now[WAITING] -= 1
-    if i - first <= last - i:
-        for j in range(i, first, -1):
-            queue[j] = queue[j - 1]
-        pool.now[FIRST] += 1
-    else:
-        for j in range(i, last):
-            queue[j] = queue[j + 1]
-
-
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
-def sort(jobs: Inputs, flags: Flags, pool: Pool, time: int) -> None:
-    """Computes the keys of waiting jobs at this time, and sorts the queue by them, then by submission."""
-    queue, key, first = pool.queue, pool.key, pool.now[FIRST]
-    for i in range(first, first + pool.now[WAITING]):
-        job = queue[i]
-        user = jobs.user[job]
-        if flags.usage == TOTAL:
-            key[job] = pool.done[user] + (pool.rate[user] * (time / NS_PER_S) - pool.base[user])
-        elif flags.usage == DECAYED:
-            key[job] = np.rint(decayed(pool, user, time) / GRAIN)
-        elif flags.usage == HELD:
-            key[job] = pool.rate[user]
-        else:
-            aged = (time - jobs.submit[job]) / NS_PER_S / jobs.scale[job]
-            key[job] = -(aged * aged * aged if flags.power == 3 else aged) * jobs.factor[job]
-    by_key(pool)
-
-
-@njit(inline="always")  # type: ignore[untyped-decorator]
-def by_key(pool: Pool) -> None:
-    """Sorts the queue by the keys of its jobs, then by submission."""
-    queue, key, first = pool.queue, pool.key, pool.now[FIRST]
-    moves, most = 0, SHUFFLED * pool.now[WAITING]
-    for i in range(first + 1, first + pool.now[WAITING]):
-        job, j = queue[i], i
-        while j > first and (
-            key[queue[j - 1]] > key[job] or (key[queue[j - 1]] == key[job] and queue[j - 1] > job)
-        ):
-            queue[j] = queue[j - 1]
-            j -= 1
-        queue[j] = job
-        moves += i - j
-        if moves > most:
-            _sort_from_scratch(pool)
-            break
-
-
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
-def _sort_from_scratch(pool: Pool) -> None:
-    """The same for a queue in disorder."""
-    queue, first = pool.queue, pool.now[FIRST]
-    waiting = np.sort(queue[first : first + pool.now[WAITING]])
-    queue[first : first + len(waiting)] = waiting[np.argsort(pool.key[waiting], kind="mergesort")]
 
 
 @njit(inline="always")  # type: ignore[untyped-decorator]

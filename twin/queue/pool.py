@@ -12,12 +12,17 @@ from twin.queue.reservations import NOT_YET
 from twin.queue.rules import QueueRules
 
 NONE, EASY, SJBF, CONSERVATIVE = range(len(BACKFILLS))
-UNCOUNTED, TOTAL, DECAYED, HELD = range(len(USAGES))
+UNCOUNTED, TOTAL, DECAYED, HELD, TREE = range(len(USAGES))
 FREE, FIRST, WAITING, RUNNING, PREDICTED, CHOSEN, LATEST, SPARE, ENDED, SETTLED = range(10)
 """Places of `Pool.now`: processors free, where the queue begins, jobs waiting, running, in the list by
 predicted end, the committed job (-1: none), the latest end of those who overtake the head, the
 processors that they may hold longer, 1 if a job has ended since the last pass, and 1 if no waiting job may
 start before another ends."""
+
+DONE, RATE, BASE, SHARE, ACCOUNT = range(5)
+"""Rows of `Pool.used`: a user's processor-seconds of ended jobs, processors in use, and their sum of
+processors x start; if usage decays, the first is all usage as it was at the third, seconds. Then the share,
+and the column of the account, -1 for none."""
 
 
 class Inputs(NamedTuple):
@@ -72,9 +77,8 @@ class Scoring(NamedTuple):
 
 
 class Pool(NamedTuple):
-    """All that changes. `start`, `backfilled`, `released`, `key`: one element a job; `done`, `rate`, `base`:
-    a user's processor-seconds of ended jobs, processors in use, and their sum of processors x start; if usage
-    decays, `done` is all usage as it was at `base` seconds. `decay` (1,): its rate a second, 0 for none.
+    """All that changes. `start`, `backfilled`, `released`, `key`: one element a job; `used` (5, users and
+    accounts): `DONE`, `RATE`, `BASE`, `SHARE`, `ACCOUNT` of each. `decay` (1,): its rate, 0 for none.
     """
 
     start: Int
@@ -86,9 +90,7 @@ class Pool(NamedTuple):
     end_of: Int
     predicted_at: Int
     predicted_of: Int
-    done: Float
-    rate: Float
-    base: Float
+    used: Float
     decay: Float
     now: Int
 
@@ -103,12 +105,13 @@ def unscored() -> Scoring:
 
 
 def inputs_of(jobs: QueueJobs, predicted: Int, keys: OrderKeys) -> Inputs:
-    """Returns jobs and keys as arrays; users are numbered only where the order asks for them."""
-    asked = keys.usage != "none" or keys.scorer is not None
+    """Returns jobs and keys as arrays; users are numbered only where the order asks for them. With accounts
+    a user in two of them counts as two."""
+    asked, tree = keys.usage != "none" or keys.scorer is not None, keys.tree
     users = np.unique(jobs.user, return_inverse=True)[1] if asked else np.zeros(len(jobs))
     return Inputs(
-        jobs.submit_ns, jobs.run_ns, jobs.processors, predicted,
-        keys.scale, keys.factor, users.astype(np.int64),
+        jobs.submit_ns, jobs.run_ns, jobs.processors, predicted, keys.scale, keys.factor,
+        users.astype(np.int64) if tree is None else tree.association,
     )  # fmt: skip
 
 
@@ -130,8 +133,18 @@ def idle(processors: int, keys: OrderKeys, users: int) -> Pool:
     now[FREE], now[CHOSEN] = processors, -1
     backfilled, released = (np.zeros(count, np.bool_) for _ in range(2))
     queue, ends, end_of, predicted, predicted_of = (np.zeros(count + 1, np.int64) for _ in range(5))
-    done, rate, base = (np.zeros(users) for _ in range(3))
     return Pool(
         start, backfilled, released, key.copy(), queue, ends, end_of, predicted, predicted_of,
-        done, rate, base, np.array([math.log(2) / keys.half_life_s]), now,
+        _unused(users, keys), np.array([math.log(2) / keys.half_life_s]), now,
     )  # fmt: skip
+
+
+def _unused(users: int, keys: OrderKeys) -> Float:
+    """Returns the usage of users, and of the accounts behind them, who have had nothing."""
+    tree = keys.tree
+    used = np.zeros((5, users + (0 if tree is None else len(tree.account_share))))
+    used[ACCOUNT] = -1
+    if tree is not None and len(tree.account):
+        used[SHARE] = np.concatenate((tree.share, tree.account_share))
+        used[ACCOUNT, :users] = users + tree.account
+    return used

@@ -8,6 +8,7 @@ from typing import Literal, get_args
 import numpy as np
 
 from twin.queue.jobs import Float, Int, QueueJobs
+from twin.queue.shares import FairTree
 
 Backfill = Literal["none", "easy", "easy-sjbf", "conservative"]
 BACKFILLS: tuple[Backfill, ...] = get_args(Backfill)
@@ -17,10 +18,11 @@ Etsion and Feitelson, TPDS 2007). conservative: every job has a reservation, whi
 Feitelson 2001)."""
 
 
-Usage = Literal["none", "total", "decayed", "held"]
+Usage = Literal["none", "total", "decayed", "held", "tree"]
 USAGES: tuple[Usage, ...] = get_args(Usage)
 """What an order counts of users: nothing; the processor-seconds that their jobs have had; these, each halved
-in every half-life since; the processors that they hold now."""
+in every half-life since; the processors that they hold now; the decayed ones of accounts, then of users in
+them."""
 GRAIN = 1e-6
 """Decayed processor-seconds count in such steps, so that equal ones are equal however they were summed."""
 
@@ -40,8 +42,10 @@ class OrderKeys:
 
     Without `power` a job has its `static` key for ever. With power 1 or 3 its key at a time is
     -(wait / scale)^power x factor, wait in seconds: it falls while the job waits. With a `usage` it is that
-    of the jobs of the same user by then; `half_life_s` belongs to "decayed". With a `scorer` it is minus the
-    score.
+    of the jobs of the same user by then; `half_life_s` belongs to "decayed" and "tree", which goes by the
+    level fairshares of `tree`. With a `scorer` it is minus the score. Where a submission is not the recorded
+    one, `log_weight` x log10 of their ratio is added to the
+    static key; `as_recorded` says that such a key cannot be had.
     """
 
     static: Float
@@ -51,11 +55,15 @@ class OrderKeys:
     usage: Usage = "none"
     half_life_s: float = math.inf
     scorer: JobScorer | None = None
+    tree: FairTree | None = None
+    log_weight: float = 0.0
+    as_recorded: bool = False
 
     @classmethod
-    def fixed(cls, key: Float) -> "OrderKeys":
+    def fixed(cls, key: Float, *, log_weight: float = 0.0, as_recorded: bool = False) -> "OrderKeys":
         """Returns keys that never change."""
-        return cls(np.ascontiguousarray(key, np.float64), np.ones(len(key)), np.ones(len(key)))
+        static, ones = np.ascontiguousarray(key, np.float64), np.ones(len(key))
+        return cls(static, ones, ones, log_weight=log_weight, as_recorded=as_recorded)
 
     @classmethod
     def aging(cls, scale: Float, power: Literal[1, 3], factor: Float | None = None) -> "OrderKeys":
@@ -68,6 +76,12 @@ class OrderKeys:
         """Returns keys that follow what users have had or have, the least first."""
         ones = np.ones(jobs)
         return cls(np.zeros(jobs), ones, ones, usage=usage, half_life_s=half_life_s)
+
+    @classmethod
+    def of_accounts(cls, tree: FairTree, half_life_s: float) -> "OrderKeys":
+        """Returns keys that follow what accounts have had, and then what users in them have had."""
+        ones = np.ones(len(tree.association))
+        return cls(0 * ones, ones, ones, usage="tree", half_life_s=half_life_s, tree=tree)
 
     @classmethod
     def scored(cls, jobs: int, scorer: JobScorer) -> "OrderKeys":

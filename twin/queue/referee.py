@@ -7,16 +7,20 @@ every pass, a reservation is found by trying every end of a job. Sums are exact 
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from heapq import heappop, heappush
 from itertools import count, pairwise
 
+import numpy as np
 from simpy import Environment
 
 from ingest.core.units import NS_PER_S
 from twin.core.clock import At
+from twin.queue.dependencies import Dependencies, later
 from twin.queue.jobs import Int, QueueJobs
-from twin.queue.recipe import GRAIN, Backfill, OrderKeys
+from twin.queue.recipe import Backfill, OrderKeys
 from twin.queue.rules import QueueRules
 from twin.queue.scoring import CANDIDATES, DAY_S, fixed_features
+from twin.queue.usage import Key, Run, usage_key
 
 EARLY, LATE, LAST = 0, 1, 2
 """Ranks among the events of one instant."""
@@ -26,22 +30,6 @@ Promise = Callable[[int, int, int], None]
 
 def ignore(time: int, job: int, start: int) -> None:
     """Does nothing: the default of `promise`."""
-
-
-def usage_of(keys: OrderKeys, runs: list[tuple[int, int, int]], now: int) -> float:
-    """Returns what an order counts of a user with these runs: processors, begin, and end, which lies behind
-    `now` for a job that runs."""
-    if keys.usage == "held":
-        return sum(size for size, _, end in runs if end > now)
-    spans = [(size, begin, min(end, now)) for size, begin, end in runs]
-    if keys.usage == "total":
-        return sum(size * (end - begin) for size, begin, end in spans) / NS_PER_S
-    rate = math.log(2) / keys.half_life_s
-    worth = (
-        size * (math.exp(-rate * ((now - end) / NS_PER_S)) - math.exp(-rate * ((now - begin) / NS_PER_S)))
-        for size, begin, end in spans
-    )
-    return round(sum(worth) / rate / GRAIN)
 
 
 @dataclass(slots=True)
@@ -77,6 +65,11 @@ class Referee:
     ended: bool = False
     pass_at: int = -1
     """Instant for which a pass at its end is due."""
+    dependencies: Dependencies | None = None
+    due: list[tuple[int, int]] = field(default_factory=list)
+    """Submissions to come, as (time, job)."""
+    turn: dict[int, int] = field(default_factory=dict)
+    """Place of each job in the order of submission."""
 
     def __post_init__(self) -> None:
         self.size = [int(size) for size in self.jobs.processors]
@@ -89,10 +82,21 @@ class Referee:
     def play(self) -> None:
         """Runs until every job has ended."""
         for job in range(len(self.jobs)):
-            rank = EARLY if self.rules.submissions_first else LATE
-            event = At(self.env, self.submit[job], rank)
-            event.callbacks.append(lambda _, job=job: self.submitted(job))
+            if self.dependencies is None or not self.dependencies.waits[job]:
+                self.expect(job, self.submit[job])
         self.env.run()
+
+    def expect(self, job: int, time: int) -> None:
+        """Lets a job be submitted then; at one instant they are submitted in the order of the log."""
+        rank = EARLY if self.rules.submissions_first else LATE
+        heappush(self.due, (time, job))
+        At(self.env, time - int(self.env.now), rank).callbacks.append(lambda _: self.arrive())
+
+    def arrive(self) -> None:
+        """Submits the first job that is due."""
+        time, job = heappop(self.due)
+        self.submit[job], self.turn[job] = time, len(self.turn)
+        self.submitted(job)
 
     def submitted(self, job: int) -> None:
         """Puts a job into the queue."""
@@ -105,6 +109,9 @@ class Referee:
         self.ended_of.setdefault(int(self.jobs.user[job]), []).append(job)
         self.reserved.pop(job, None)
         self.ended = True
+        if self.dependencies is not None:
+            for one in np.flatnonzero(self.dependencies.preceding == job).tolist():
+                self.expect(one, int(self.env.now) + int(self.dependencies.think_ns[one]))
         self.schedule()
 
     def schedule(self) -> None:
@@ -136,28 +143,25 @@ class Referee:
         held = (self.size[job] for job, one in self.running.items() if not self.freed(one))
         return self.processors - sum(held)
 
-    def key(self, job: int) -> float:
+    def key(self, job: int) -> Key:
         """Returns what the queue is sorted by."""
         now, keys = int(self.env.now), self.keys
         if keys.scorer:
-            return -self.score(job) if job in sorted(self.queue)[:CANDIDATES] else math.inf
+            return -self.score(job) if job in self.by_submission()[:CANDIDATES] else math.inf
         if keys.usage != "none":
-            return usage_of(keys, self.runs_of(int(self.jobs.user[job])), now)
+            return usage_key(keys, self.jobs.user, self.runs(), job, now)
         if not keys.power:
-            return float(keys.static[job])
+            moved = later(self.submit[job], int(self.jobs.submit_ns[job])) if keys.log_weight else 0.0
+            return float(keys.static[job]) + keys.log_weight * moved
         aged = (now - self.submit[job]) / NS_PER_S / float(keys.scale[job])
         return -(aged * aged * aged if keys.power == 3 else aged) * float(keys.factor[job])
 
-    def runs_of(self, user: int) -> list[tuple[int, int, int]]:
-        """Returns processors, begin and end of the runs of a user; one that goes on ends in the future."""
+    def runs(self) -> list[Run]:
+        """Returns all runs so far; one that goes on ends in the future."""
+        future = int(self.env.now) + 1
         return [
-            (
-                self.size[one],
-                begin,
-                int(self.env.now) + 1 if one in self.running else begin + self.run_ns[one],
-            )
+            (one, self.size[one], begin, future if one in self.running else begin + self.run_ns[one])
             for one, begin in self.started.items()
-            if self.jobs.user[one] == user
         ]
 
     def score(self, job: int) -> float:
@@ -193,7 +197,7 @@ class Referee:
     def pass_now(self) -> None:
         """Starts whoever may start now."""
         self.pass_at = -1
-        self.queue = sorted(self.queue, key=lambda job: (self.key(job), job))
+        self.queue = sorted(self.queue, key=lambda job: (self.key(job), self.turn[job]))
         if self.backfill == "conservative":
             self.start_reserved()
         else:
@@ -241,10 +245,14 @@ class Referee:
     def candidates(self) -> list[int]:
         """Returns the queue in the order in which jobs may overtake."""
         if self.rules.backfills_by_submission:
-            return sorted(self.queue)
+            return self.by_submission()
         if self.backfill == "easy-sjbf":
-            return sorted(self.queue, key=lambda job: (self.expected[job], job))
+            return sorted(self.queue, key=lambda job: (self.expected[job], self.turn[job]))
         return list(self.queue)
+
+    def by_submission(self) -> list[int]:
+        """Returns the queue in order of submission."""
+        return sorted(self.queue, key=self.turn.__getitem__)
 
     def reservation(self, head: int) -> tuple[int, int]:
         """Returns when a job fits by the predicted ends, and what it leaves free then."""
@@ -299,10 +307,10 @@ class Referee:
 
 def play(
     jobs: QueueJobs, predicted: Int, processors: int, keys: OrderKeys, backfill: Backfill, rules: QueueRules,
-    promise: Promise = ignore,
+    promise: Promise = ignore, dependencies: Dependencies | None = None,
 ) -> tuple[list[int], list[bool]]:  # fmt: skip
     """Returns start, nanoseconds, of each job, and which jobs overtook the head of the queue."""
-    referee = Referee(jobs, predicted, processors, keys, backfill, rules, promise)
+    referee = Referee(jobs, predicted, processors, keys, backfill, rules, promise, dependencies=dependencies)
     referee.play()
     indices = range(len(jobs))
     return [referee.started[job] for job in indices], [job in referee.overtook for job in indices]

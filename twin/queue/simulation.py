@@ -1,12 +1,13 @@
 """One log under one recipe: who starts when."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ingest.core.errors import UsageError
 from twin.queue import kernel
+from twin.queue.dependencies import Dependencies
 from twin.queue.jobs import Int, Prediction, QueueJobs
 from twin.queue.recipe import QueueRecipe
 from twin.queue.rules import PREDICTSIM, QueueRules
@@ -15,7 +16,8 @@ from twin.queue.rules import PREDICTSIM, QueueRules
 @dataclass(frozen=True, eq=False)
 class QueueSchedule:
     """The jobs as they ran (cut where the rules cut), their starts (n,), nanoseconds, and which of them
-    overtook the head of the queue (n,)."""
+    overtook the head of the queue (n,). Where jobs are submitted by the ends of others, submissions are those
+    of this replay, and the jobs in the order of the log."""
 
     jobs: QueueJobs
     processors: int
@@ -31,11 +33,12 @@ class QueueSchedule:
 def simulate(
     jobs: QueueJobs, processors: int, recipe: QueueRecipe, *,
     prediction: Prediction = "estimate", rules: QueueRules = PREDICTSIM,
+    dependencies: Dependencies | None = None,
 ) -> QueueSchedule:  # fmt: skip
     """Returns what a recipe makes of the jobs on a pool of identical processors.
 
     `prediction` is the run time that the scheduler counts on; "actual" is known to nobody before the end, and
-    is there for bounds.
+    is there for bounds. `dependencies` say which jobs are submitted when another one has ended.
 
     Raises:
         UsageError: a job is larger than the pool, or the recipe cannot be played under these rules.
@@ -44,7 +47,17 @@ def simulate(
     played = jobs.cut_at_estimate() if rules.cuts else jobs
     predicted = played.predicted_ns(prediction)
     keys = recipe.keys(played, predicted)
-    start_ns, backfilled = kernel.play(played, predicted, processors, keys, recipe.backfill, rules)
+    if dependencies is not None:
+        dependencies.check(len(jobs))
+        if keys.as_recorded or keys.scorer is not None:
+            raise UsageError(
+                f"{recipe.name} goes by recorded submit times, and dependencies change them: leave it out"
+            )
+    start_ns, backfilled = kernel.play(
+        played, predicted, processors, keys, recipe.backfill, rules, dependencies=dependencies
+    )
+    if dependencies is not None:
+        played = replace(played, submit_ns=dependencies.submit_ns(played, start_ns))
     return QueueSchedule(played, processors, start_ns, backfilled)
 
 

@@ -13,7 +13,7 @@ from ingest.core.compiled import njit
 from ingest.core.errors import UsageError
 from ingest.core.units import NS_PER_S
 from twin.queue.jobs import LATEST_NS, Int, QueueJobs
-from twin.queue.kernel import place_of, serve, sort, stop_serving, submit, take_out
+from twin.queue.ordering import place_of, serve, sort, stop_serving, submit, take_out
 from twin.queue.pool import (
     CONSERVATIVE,
     FIRST,

@@ -13,7 +13,7 @@ from ingest.core.units import NS_PER_S
 from twin.core.clock import At
 from twin.queue.jobs import LATEST_NS, Int, QueueJobs
 from twin.queue.recipe import Backfill, OrderKeys
-from twin.queue.referee import usage_of
+from twin.queue.usage import Key, usage_key
 from twin.sites.inputs import FULL_RATE, NOWHERE, SiteCarbon, SiteJobs, SiteLinks, SiteOptions, SiteRule
 
 CHANGE, END, SUBMISSION, PASS = range(4)
@@ -142,15 +142,14 @@ class SiteReferee:
             self.pass_at = self.now
             self.when(self.now, PASS, self.pass_now)
 
-    def key(self, job: int) -> float:
+    def key(self, job: int) -> Key:
         """Returns what the queue is sorted by."""
         if self.keys.usage != "none":
             runs = [
-                (self.size[one], begin, self.ended.get(one, self.now + 1))
+                (one, self.size[one], begin, self.ended.get(one, self.now + 1))
                 for one, begin in self.started.items()
-                if self.jobs.user[one] == self.jobs.user[job]
             ]
-            return usage_of(self.keys, runs, self.now)
+            return usage_key(self.keys, self.jobs.user, runs, job, self.now)
         if not self.keys.power:
             return float(self.keys.static[job])
         aged = (self.now - int(self.jobs.submit_ns[job])) / NS_PER_S / float(self.keys.scale[job])

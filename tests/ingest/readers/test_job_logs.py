@@ -11,7 +11,7 @@ from ingest.readers.clusters.swf_log import SwfLog
 from ingest.readers.job_logs import LakeJobs
 from tests.support.kit import lines
 from twin.queue.rules import PREDICTSIM
-from twin.queue.selection import select
+from twin.workload.selection import select
 
 ITP = "job_id,submission_time,duration,num_gpu"
 PHILLY = "timestamp,duration,num_gpus,gpu_time,cluster"

@@ -12,6 +12,7 @@ LOG = queue_log.TARGET
 
 def test_the_shipped_log_is_the_one_that_is_made() -> None:
     assert LOG.read_text(encoding="utf-8") == queue_log.made()
+    assert queue_log.SESSIONS.read_text(encoding="utf-8") == queue_log.sessions()
 
 
 def test_every_scheduler_gets_the_same_jobs() -> None:
@@ -35,6 +36,14 @@ def test_the_object_for_programs() -> None:
     assert (
         first["avg_bounded_slowdown"] >= 1 and first["p95_bounded_slowdown"] >= 1 and first["avg_wait_s"] >= 0
     )
+
+
+def test_users_who_wait_for_results_load_a_crowded_machine_less() -> None:
+    recorded, following = (
+        compare(queue_log.SESSIONS, ["fcfs"], processors=40, dependencies=asked) for asked in (False, True)
+    )
+    assert following.figures["fcfs"].avg_wait_s < recorded.figures["fcfs"].avg_wait_s
+    assert [one.to_json()["dependent_jobs"] for one in (recorded, following)] == [0, 154]
 
 
 def test_a_mistake_is_told_before_the_log_is_read(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from replay.logqueue import published, recorded
 from replay.logqueue.sequences import LENGTH, STARTS, judged, sequences
 from twin.queue.jobs import QueueJobs
 from twin.queue.rules import PREDICTSIM, RLSCHEDULER
-from twin.queue.selection import select
+from twin.workload.selection import select
 
 OTHER_CELL = ("SDSC-SP2", "SJF with backfill", "utilization")
 """Printed as 0.661; ours is 0.66046."""

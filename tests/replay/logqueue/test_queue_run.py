@@ -21,8 +21,8 @@ from replay.store.run_header import from_payload
 from tests.support import queue_log
 from twin.queue.jobs import QueueJobs
 from twin.queue.rules import INSTANT
-from twin.queue.selection import LogJobs
 from twin.queue.simulation import simulate
+from twin.workload.selection import LogJobs
 
 S = 10**9
 
@@ -161,6 +161,9 @@ def test_rows_that_were_left_out_are_in_the_log(tmp_path: Path) -> None:
     assert run.left_out == found.log.rejects and len(run.left_out) > 0
     with pytest.raises(UsageError, match="was left out: more processors"):
         run.index(run.left_out[0].raw)
+    on_nodes = replace(run.left_out[0], raw="108 with 64 GPUs", reason="fits on no nodes")
+    with pytest.raises(UsageError, match="job 108 was left out: fits on no nodes"):
+        replace(run, left_out=(on_nodes,)).index("108")
 
 
 def test_sql_has_a_row_for_each_job(tmp_path: Path) -> None:

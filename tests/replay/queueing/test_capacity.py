@@ -11,8 +11,8 @@ from replay.queueing.capacity import CapacityTarget, solve
 from tests.support import queue_log
 from twin.queue.metrics import figures
 from twin.queue.rules import INSTANT, PREDICTSIM
-from twin.queue.selection import select
 from twin.queue.simulation import simulate
+from twin.workload.selection import select
 
 
 def swf(folder: Path, rows: list[tuple[int, int, int]]) -> Path:

@@ -12,9 +12,9 @@ from ingest.readers.clusters.training_lists import training_demands
 from policy.sharing.registry import RECIPES
 from replay.queueing.changing import compare_changing, world_of
 from twin.queue.rules import PREDICTSIM
-from twin.queue.selection import select
 from twin.sharing import engine
 from twin.sharing.changes import FREE, MURI, STEADY
+from twin.workload.selection import select
 
 EXACT = {"SRTF": "srtf", "SRSF": "srsf", "Tiresias": "tiresias"}
 TRACES = ("trace1", "trace1_pr", "trace3", "trace3_pr")

@@ -4,7 +4,7 @@ import pytest
 
 from ingest.core.errors import UsageError
 from policy.queue.registry import recipe
-from twin.queue import kernel
+from twin.queue import ordering
 from twin.queue.jobs import LONGEST_NS, Prediction, QueueJobs
 from twin.queue.pool import flags_of, idle, inputs_of
 from twin.queue.rules import INSTANT, PREDICTSIM, RLSCHEDULER, QueueRules
@@ -160,6 +160,6 @@ def test_a_queue_in_any_disorder_is_sorted_by_key_and_then_by_submission() -> No
         pool, inputs = idle(1, keys, 1), inputs_of(jobs, jobs.run_ns, keys)
         flags = flags_of(keys, "none", PREDICTSIM)
         for job in range(40):
-            kernel.submit(inputs, flags, pool, job)
-        kernel.sort(inputs, flags, pool, 100 * 10**9)
+            ordering.submit(inputs, flags, pool, job)
+        ordering.sort(inputs, flags, pool, 100 * 10**9)
         assert pool.queue[:40].tolist() == sorted(range(40), key=lambda job: (jobs.run_ns[job], job))

@@ -5,15 +5,16 @@ import pytest
 from ingest.core.errors import InputError, UsageError
 from ingest.readers.clusters import swf_log
 from twin.queue.rules import PREDICTSIM, RLSCHEDULER, QueueRules
-from twin.queue.selection import LogJobs, select
+from twin.workload.selection import LogJobs, select
 
 S = 10**9
 Fields = dict[str, int]
 
 
 def selected(
-    folder: Path, *rows: Fields, rules: QueueRules = PREDICTSIM, processors: int | None = None
-) -> LogJobs:
+    folder: Path, *rows: Fields, rules: QueueRules = PREDICTSIM, processors: int | None = None,
+    dependencies: bool = False,
+) -> LogJobs:  # fmt: skip
     """The jobs of a log on 8 processors; fields that are not given are those of a sound job."""
     sound = dict.fromkeys(swf_log.FIELDS, -1) | {
         "submit_s": 0,
@@ -27,7 +28,7 @@ def selected(
     ]
     path = folder / "log.swf"
     path.write_text("; MaxProcs: 8\n" + "\n".join(lines))
-    return select(swf_log.read(path), rules, processors)
+    return select(swf_log.read(path), rules, processors, dependencies=dependencies)
 
 
 def test_processors_requested_count_else_those_allocated(tmp_path: Path) -> None:
@@ -90,8 +91,9 @@ def test_what_is_done_to_the_jobs_is_said(tmp_path: Path) -> None:
         "1 runs are longer than their estimate and are cut there",
         "2 rows were submitted before the row above them; jobs are sorted by submit time",
         "1 jobs held other processors than they requested; those requested are taken",
-        "1 jobs name a job before them; their submit time is taken as it is",
+        "4 jobs name no user; an order that goes by users takes them for one",
         "the log has no wait times: its submit times may be start times",
+        "1 jobs name a job before them; their submit time is taken as it is",
     )
 
 
@@ -101,6 +103,47 @@ def test_preceding_jobs_that_lead_back_are_rejected(tmp_path: Path) -> None:
     reason = "its preceding jobs lead back to itself"
     assert [(one.raw, one.reason) for one in found.rejects] == [(job, reason) for job in "235"]
     assert found.jobs.number.tolist() == [1, 4, 6]
+
+
+def test_jobs_that_cannot_follow_their_preceding_one_are_rejected_with_their_row(tmp_path: Path) -> None:
+    rows: tuple[Fields, ...] = (
+        {}, {"preceding_job": 1, "think_s": 4}, {"preceding_job": 99}, {"preceding_job": 5}, {},
+        {"preceding_job": 7}, {"preceding_job": 6}, {"preceding_job": 1, "think_s": -7},
+        {"preceding_job": 1, "think_s": 10**10}, {"preceding_job": 10},
+    )  # fmt: skip
+    found = selected(tmp_path, *rows, dependencies=True)
+    assert [(one.row, one.reason) for one in found.rejects] == [
+        (4, "its preceding job is not in the log"),
+        (5, "its preceding job comes later in the log"),
+        (7, "its preceding jobs lead back to itself"),
+        (8, "its preceding jobs lead back to itself"),
+        (9, "think time negative"),
+        (10, "think time beyond all reason"),
+        (11, "its preceding jobs lead back to itself"),
+    ]
+    assert found.jobs.number.tolist() == [1, 2, 5] and found.dependencies is not None
+    assert found.dependencies.preceding.tolist() == [-1, 0, -1]
+    assert found.dependencies.think_ns.tolist() == [0, 4 * S, 0]
+
+
+def test_a_job_follows_by_number_wherever_it_stands_and_one_left_out_is_not_followed(tmp_path: Path) -> None:
+    rows: tuple[Fields, ...] = (
+        {"submit_s": 9}, {"submit_s": 3, "preceding_job": 1}, {"run_s": 0},
+        {"submit_s": 4, "preceding_job": 3},
+    )  # fmt: skip
+    found = selected(tmp_path, *rows, dependencies=True)
+    assert found.jobs.number.tolist() == [2, 4, 1] and found.dependencies is not None
+    assert found.dependencies.preceding.tolist() == [2, -1, -1]
+    assert found.notes[-3:] == (
+        "1 jobs are submitted when the job before them ends, plus their think time",
+        "1 jobs follow one that was left out; they are submitted as recorded",
+        "1 think times are unknown and count as 0 s",
+    )
+
+
+def test_a_log_without_preceding_jobs_has_no_dependencies(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="leave --dependencies out"):
+        selected(tmp_path, {}, dependencies=True)
 
 
 def test_users_and_queues_are_kept(tmp_path: Path) -> None:

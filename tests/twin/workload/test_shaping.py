@@ -5,7 +5,7 @@ import pytest
 
 from ingest.core.errors import UsageError
 from twin.queue.jobs import UNKNOWN, QueueJobs
-from twin.queue.workload import drawn, shaped, weibull_shape
+from twin.workload.shaping import drawn, shaped, weibull_shape
 
 S, HOUR, DAY = 10**9, 3_600, 86_400
 
