@@ -125,6 +125,7 @@ MISTAKES: dict[str, list[str]] = {
     "plan --beside": ["plan", "--beside", "nobody"],
     "export --to": ["export", STATIC, "--to", "nemo"],
     "export of nothing": ["export", "{tmp}/no-plan.yaml", "--to", "megatron"],
+    "export --to mlflow --nearest": ["export", STATIC, "--to", "mlflow", "--nearest"],
     "export --decision": ["export", STATIC, "--to", "megatron", "--decision", "99999"],
     "queue of nothing": ["queue", "{tmp}/no-log.swf"],
     "queue of a table": ["queue", str(REPOSITORY / "docs/guides/cases.csv")],
