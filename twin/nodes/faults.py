@@ -52,11 +52,10 @@ def faults_of(
 
 
 def interruptions(faults: Faults, first: Int) -> Interruptions:
-    """Returns the runs that were ended; `first` is where the slots of each job begin (n + 1,)."""
+    """Returns the runs that were ended, for which there was room; `first` is where the slots of each job begin (n + 1,)."""
     count, written = int(faults.counts[BROKEN]), int(faults.counts[WRITTEN])
     if not count:
         return UNBROKEN
-    assert count <= len(faults.job) and written <= len(faults.slot), "there was no room for all runs"
     job = faults.job[:count]
     begins = np.concatenate(([0], np.cumsum(np.diff(first)[job]))).astype(np.int64)
     return Interruptions(
