@@ -52,7 +52,7 @@ def faults_of(
 
 
 def interruptions(faults: Faults, first: Int) -> Interruptions:
-    """Returns the runs that were ended, for which there was room; `first` is where the slots of each job begin (n + 1,)."""
+    """Returns the runs that were ended, all of which had room; `first` says where slots begin (n + 1,)."""
     count, written = int(faults.counts[BROKEN]), int(faults.counts[WRITTEN])
     if not count:
         return UNBROKEN
