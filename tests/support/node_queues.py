@@ -10,7 +10,7 @@ from ingest.core.units import NS_PER_S
 from policy.placement.registry import PLACEMENTS
 from tests.support.queues import PLAYABLE, RECIPES
 from twin.nodes import kernel, referee
-from twin.nodes.faults import BROKEN, faults_of, interruptions
+from twin.nodes.faults import faults_of, interruptions
 from twin.nodes.outages import NO_OUTAGES, NodeOutages
 from twin.placement.cluster import NodeCluster
 from twin.placement.demands import Demands, possible
@@ -103,9 +103,9 @@ def both(
     start, overtook = kernel.play(played, predicted, site, keys, recipe.backfill, rules, faults)
     width = int(cluster.gpus.max())
     places = [_pieces(site.slots, site.first, job, width) for job in range(len(jobs))]
-    ended, found = int(faults.counts[BROKEN]), interruptions(faults, site.first)
+    found = interruptions(faults, site.first)
     columns = (found.job, found.start_ns, found.end_ns, found.kept_ns, found.backfilled)
-    rows = list(zip(*(column[:ended].tolist() for column in columns), strict=True))
+    rows = list(zip(*(column.tolist() for column in columns), strict=True))
     broken = [(*row, _pieces(found.slots, found.first, at, width)) for at, row in enumerate(rows)]
     plain = referee.play(
         played, predicted, cluster, asked, placement, keys, recipe.backfill, rules, seed, promise, out,

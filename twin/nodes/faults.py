@@ -52,13 +52,16 @@ def faults_of(
 
 
 def interruptions(faults: Faults, first: Int) -> Interruptions:
-    """Returns the runs that were ended; `first` is where the slots of each job begin (n + 1,)."""
-    if not len(faults.job):
+    """Returns the runs that were ended, all of which had room; `first` says where slots begin (n + 1,)."""
+    count, written = int(faults.counts[BROKEN]), int(faults.counts[WRITTEN])
+    if not count:
         return UNBROKEN
-    begins = np.concatenate(([0], np.cumsum(np.diff(first)[faults.job]))).astype(np.int64)
+    job = faults.job[:count]
+    begins = np.concatenate(([0], np.cumsum(np.diff(first)[job]))).astype(np.int64)
     return Interruptions(
-        faults.job, faults.start, faults.end, faults.kept, faults.overtook > 0, begins, faults.slot
-    )
+        job, faults.start[:count], faults.end[:count], faults.kept[:count], faults.overtook[:count] > 0,
+        begins, faults.slot[:written],
+    )  # fmt: skip
 
 
 @njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]

@@ -17,6 +17,9 @@ from twin.queue.recipe import QueueRecipe
 from twin.queue.rules import INSTANT, QueueRules
 from twin.queue.simulation import QueueSchedule, check_together
 
+USUAL_RUNS = 8
+"""Runs that an outage ends, and slots of a run, for which there is room at first."""
+
 
 @dataclass(frozen=True, eq=False)
 class NodeSchedule:
@@ -92,12 +95,13 @@ def simulate_on_nodes(
     outages.check(cluster)
     played = jobs.cut_at_estimate() if rules.cuts else jobs
     predicted = played.predicted_ns(prediction)
-    keys, runs, slots = recipe.keys(played, predicted), 0, 0
+    keys, runs = recipe.keys(played, predicted), USUAL_RUNS * len(outages)
+    slots = USUAL_RUNS * runs
     while True:  # a second time, if there was no room to write down the runs that faults ended
         site = kernel.site_of(cluster, demands, placement, seed)
         faults = faults_of(outages, len(cluster), checkpoint_interval_ns, runs, slots)
         start_ns, backfilled = kernel.play(played, predicted, site, keys, recipe.backfill, rules, faults)
-        if faults.counts[BROKEN] <= runs:
+        if faults.counts[BROKEN] <= runs and faults.counts[WRITTEN] <= slots:
             break
         runs, slots = int(faults.counts[BROKEN]), int(faults.counts[WRITTEN])
     broken = interruptions(faults, site.first)
