@@ -83,7 +83,8 @@ def book(
 ) -> None:  # fmt: skip
     """Gives a job that has no booking the earliest place from `time` on, and writes its slots down.
 
-    `nodes` are as they are now; the list holds ends of running jobs, begins and ends of waiting ones.
+    `nodes` are as they are now; the list holds ends of running jobs, begins and ends of waiting ones. A job
+    that does not fit on nodes that are not out gets no booking.
     """
     at, of, signs, count = booked.at, booked.job, booked.sign, booked.listed[0]
     kind, begin, i, full = class_of[job], time, 0, time - 1
@@ -99,7 +100,9 @@ def book(
             )
             if full < begin and could(booked.least, wants, kind, rule.gang[kind]):
                 break
-        begin = at[i]  # there is one: a job fits on idle nodes
+        if i == count:
+            return
+        begin = at[i]
     if begin > LAST_NS:
         booked.listed[1] = 1
         begin = LAST_NS

@@ -20,7 +20,7 @@ from twin.queue.jobs import Int, QueueJobs
 from twin.queue.recipe import Backfill, OrderKeys
 from twin.queue.rules import QueueRules
 from twin.queue.scoring import CANDIDATES, DAY_S, fixed_features
-from twin.queue.usage import Key, usage_key
+from twin.queue.usage import Key, Run, usage_key
 
 EARLY, LATE, LAST = 0, 1, 2
 """Ranks among the events of one instant."""
@@ -130,8 +130,13 @@ class Referee:
         self.running[job] = _Running(now + self.run_ns[job], now + self.expected[job], next(self.turns))
         if overtakes:
             self.overtook.add(job)
-        rank = LATE if self.rules.submissions_first else EARLY
-        At(self.env, self.run_ns[job], rank).callbacks.append(lambda _: self.terminated(job))
+        rank, one = LATE if self.rules.submissions_first else EARLY, self.running[job]
+        At(self.env, self.run_ns[job], rank).callbacks.append(lambda _: self.over(job, one))
+
+    def over(self, job: int, one: _Running) -> None:
+        """Ends a run, unless it has been ended before."""
+        if self.running.get(job) is one:
+            self.terminated(job)
 
     def free(self) -> int:
         """Returns processors that a pass may give away."""
@@ -144,16 +149,20 @@ class Referee:
         if keys.scorer:
             return -self.score(job) if job in self.by_submission()[:CANDIDATES] else math.inf
         if keys.usage != "none":
-            runs = [
-                (one, self.size[one], begin, now + 1 if one in self.running else begin + self.run_ns[one])
-                for one, begin in self.started.items()
-            ]
-            return usage_key(keys, self.jobs.user, runs, job, now)
+            return usage_key(keys, self.jobs.user, self.runs(), job, now)
         if not keys.power:
             moved = later(self.submit[job], int(self.jobs.submit_ns[job])) if keys.log_weight else 0.0
             return float(keys.static[job]) + keys.log_weight * moved
         aged = (now - self.submit[job]) / NS_PER_S / float(keys.scale[job])
         return -(aged * aged * aged if keys.power == 3 else aged) * float(keys.factor[job])
+
+    def runs(self) -> list[Run]:
+        """Returns all runs so far; one that goes on ends in the future."""
+        now = int(self.env.now)
+        return [
+            (one, self.size[one], begin, now + 1 if one in self.running else begin + self.run_ns[one])
+            for one, begin in self.started.items()
+        ]
 
     def score(self, job: int) -> float:
         """Returns what the network says of a waiting job."""
@@ -267,13 +276,14 @@ class Referee:
             del self.reserved[job]
             self.reserved[job] = self.earliest(job)
         for job in self.queue:
-            if job not in self.reserved:
-                self.reserved[job] = self.earliest(job)
-            self.promise(self.env.now, job, self.reserved[job])
+            if job not in self.reserved and (begin := self.earliest(job)) >= 0:
+                self.reserved[job] = begin
+            if job in self.reserved:
+                self.promise(self.env.now, job, self.reserved[job])
         self.ended = False
         now = self.env.now
-        due = [job for job in self.queue if self.reserved[job] == now]
-        waiting = [job for job in self.queue if self.reserved[job] != now]
+        due = [job for job in self.queue if self.reserved.get(job) == now]
+        waiting = [job for job in self.queue if self.reserved.get(job) != now]
         for job in due:
             place = self.queue.index(job)
             self.start(job, overtakes=any(other in waiting for other in self.queue[:place]))
