@@ -1,0 +1,36 @@
+"""Small trained applications with numbers made up so that goodput can be computed by hand."""
+
+import numpy as np
+
+from twin.goodput.many_jobs import ApplicationThroughput, GpuThroughput
+from twin.goodput.throughput_model import ThroughputModel
+from twin.queue.jobs import Int
+from twin.sharing.job_goodput import JobGoodput, TrainedApplication
+
+MODELS = ("slow", "fast")
+"""GPU models; the second computes twice as fast."""
+SECOND = 10**9
+
+
+def gpu(gradient_s: float, local_s: float, node_s: float) -> GpuThroughput:
+    """One GPU: seconds of a sample's gradient, and of synchronisation within a node and over several."""
+    model = ThroughputModel(0.0, gradient_s, local_s, 0.0, node_s, 0.0, 1.0)
+    return GpuThroughput(model, least_local=1, most_local=40, most_nodes=4, most_replicas=16)
+
+
+def application(name: str = "made-up", noise: tuple[float, ...] = (100.0, 400.0)) -> TrainedApplication:
+    """Two epochs of 600 useful samples each, noise scales of both, batches 10 to 160."""
+    by_gpu = {"slow": gpu(0.02, 0.1, 0.4), "fast": gpu(0.01, 0.1, 0.4)}
+    scales = np.tile(np.array(noise), (2, 1))
+    ends = np.linspace(0, 1, len(noise) + 1)[1:]
+    throughput = ApplicationThroughput(name, by_gpu, 10, 160)
+    return TrainedApplication(throughput, ends, np.array([10.0, 160.0]), scales, 600.0 * len(noise))
+
+
+APPLICATIONS = (application(), application("other", (50.0, 50.0, 800.0)))
+
+
+def goodput_of(run_ns: Int, of_node: Int, of_job: Int, *, tuned: bool, refresh_s: int = 60) -> JobGoodput:
+    """Jobs of the applications above with batches of 40."""
+    batch = np.full(len(run_ns), 40, np.int64)
+    return JobGoodput(APPLICATIONS, of_job, batch, run_ns, MODELS, of_node, tuned, refresh_s * SECOND)
