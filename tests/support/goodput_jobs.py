@@ -1,5 +1,7 @@
 """Small trained applications with numbers made up so that goodput can be computed by hand."""
 
+from dataclasses import replace
+
 import numpy as np
 
 from twin.goodput.many_jobs import ApplicationThroughput, GpuThroughput
@@ -30,7 +32,10 @@ def application(name: str = "made-up", noise: tuple[float, ...] = (100.0, 400.0)
 APPLICATIONS = (application(), application("other", (50.0, 50.0, 800.0)))
 
 
-def goodput_of(run_ns: Int, of_node: Int, of_job: Int, *, tuned: bool, refresh_s: int = 60) -> JobGoodput:
-    """Jobs of the applications above with batches of 40."""
+def goodput_of(
+    run_ns: Int, of_node: Int, of_job: Int, *, tuned: bool, refresh_s: int = 60, samples: float | None = None
+) -> JobGoodput:  # fmt: skip
+    """Jobs of the applications above with batches of 40; `samples`: another length of their trainings."""
     batch = np.full(len(run_ns), 40, np.int64)
-    return JobGoodput(APPLICATIONS, of_job, batch, run_ns, MODELS, of_node, tuned, refresh_s * SECOND)
+    each = tuple(one if samples is None else replace(one, samples=samples) for one in APPLICATIONS)
+    return JobGoodput(each, of_job, batch, run_ns, MODELS, of_node, tuned, refresh_s * SECOND)

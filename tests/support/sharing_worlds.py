@@ -55,7 +55,12 @@ def sharing_worlds(
         speeds = MeasuredSpeeds(speeds.iteration, stages, SpeedCurves.rigid(jobs.processors))
         of_node, of_job = np.arange(nodes) % 2, np.arange(count) % len(APPLICATIONS)
         goodput = goodput_of(
-            jobs.run_ns, of_node, of_job, tuned=draw(st.booleans()), refresh_s=max(top // 7, 1)
+            jobs.run_ns,
+            of_node,
+            of_job,
+            tuned=draw(st.booleans()),
+            refresh_s=max(top // 7, 1),
+            samples=20.0 * top,
         )
     return SharingWorld(
         jobs, jobs.estimate_ns, pauses_ns(models, jobs.processors), nodes, size, chosen, speeds, kinds, sizes,
