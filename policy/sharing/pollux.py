@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 from ingest.core.compiled import njit
 from ingest.core.units import NS_PER_S
 from twin.queue.jobs import Float, Int
-from twin.sharing.reach import Parts, Reach, place_spanning, reach_of
+from twin.sharing.speed_table import Parts, SpeedTable, place_spanning, speed_table
 from twin.sharing.view import Allocation, SharingView
 
 INTERVAL_NS = 60 * NS_PER_S
@@ -39,7 +39,7 @@ SEED = 27
 
 
 @dataclass
-class Pollux:
+class PolluxSearch:
     """Allocations of the last interval (100, jobs, nodes) with the jobs of their rows, and the most GPUs that
     each of all jobs has had."""
 
@@ -63,8 +63,8 @@ class Pollux:
 
     def _optimised(self, view: SharingView, parts: Parts) -> Parts:
         """Returns the best allocation found."""
-        reach = reach_of(view)
-        least = reach.least()
+        table = speed_table(view)
+        least = table.least()
         spans = least == 0
         if spans.any():
             parts = _with_spanning(view, spans, parts)
@@ -76,9 +76,9 @@ class Pollux:
         now = parts.given[rows]
         begin = np.concatenate((now[None], self._adapted(view.job[rows], len(view.free))))
         found, _ = evolve(
-            begin, now, reach.speed[rows], speedups(reach, rows, int(view.sizes.sum())),
+            begin, now, table.speed[rows], speedups(table, rows, int(view.sizes.sum())),
             penalties(view)[rows], np.maximum(2 * self.had[view.job[rows]], least[rows]), free, shut,
-            reach.of_node, POPULATION, GENERATIONS, POWER,
+            table.of_node, POPULATION, GENERATIONS, POWER,
             np.random.default_rng((SEED, self.rounds)),
         )  # fmt: skip
         self.population, self.jobs = found, view.job[rows]
@@ -107,14 +107,14 @@ def _with_spanning(view: SharingView, spans: NDArray[np.bool_], parts: Parts) ->
     return Parts(given, view.free - given.sum(axis=0))
 
 
-def speedups(reach: Reach, rows: Int, gpus: int) -> Float:
+def speedups(table: SpeedTable, rows: Int, gpus: int) -> Float:
     """Returns the mean speed over models on so many nodes and GPUs over that on an equal share, (rows,
     nodes + 1, GPUs + 1).
 
     The share is all GPUs over all jobs, rounded up, on as few nodes as run it; of a job that does not run on
     so many, the largest size below, else the smallest.
     """
-    speed = reach.speed[rows]
+    speed = table.speed[rows]
     runs = (speed > 0).sum(axis=1)
     mean = speed.sum(axis=1) / np.maximum(runs, 1)
     best = mean.max(axis=1)  # over nodes: (rows, GPUs + 1)

@@ -15,7 +15,7 @@ from policy.sharing.least_attained import LeastAttained
 from policy.sharing.lucid import LucidPacking
 from policy.sharing.mast import PriorityQueue
 from policy.sharing.muri import Muri
-from policy.sharing.pollux import Pollux
+from policy.sharing.pollux import PolluxSearch
 from policy.sharing.srtf import Srtf
 from policy.sharing.tiresias import Tiresias, TiresiasGittins
 from twin.sharing.view import SharingScheduler
@@ -64,7 +64,7 @@ RECIPES = {
                       "Gu et al., ASPLOS 2023", by_deadline=True),
         SharingRecipe("edf-elastic", ElasticEdf, "earliest deadline first, each job on its fastest size",
                       "Gu et al., ASPLOS 2023", by_deadline=True),
-        SharingRecipe("pollux", Pollux, "the power mean of speedups in goodput, by a genetic algorithm",
+        SharingRecipe("pollux", PolluxSearch, "the power mean of speedups in goodput, by a genetic algorithm",
                       "Qiao et al., OSDI 2021", tunes=True),
         SharingRecipe("las-preemptive", LeastAttained, "least attained service first",
                       "Nuyens and Wierman, 2008"),

@@ -5,8 +5,7 @@ from itertools import product
 import numpy as np
 import pytest
 
-from policy.sharing import pollux
-from policy.sharing.pollux import evolve
+from policy.sharing.pollux import PolluxSearch, evolve
 from tests.support.goodput_jobs import APPLICATIONS, SECOND, goodput_of
 from twin.queue.jobs import QueueJobs
 from twin.sharing import engine
@@ -99,20 +98,20 @@ def played(
 
 
 def test_jobs_grow_by_doubling_and_shrink_to_equal_shares() -> None:
-    done = played(pollux.Pollux(), 1)
+    done = played(PolluxSearch(), 1)
     sizes = done.events[done.events[:, 3] > 0, 3].tolist()
     assert sizes[:3] == [1, 2, 4]
-    four = played(pollux.Pollux(), 4)
+    four = played(PolluxSearch(), 4)
     assert four.events[:4, 3].tolist() == [1] * 4
     assert four.events[4:8, 3].tolist() == [2] * 4
 
 
 def test_a_restart_that_costs_more_is_paid_less_often() -> None:
-    cheap = played(pollux.Pollux(), 5, STEADY, pause_s=1)
-    dear = played(pollux.Pollux(), 5, STEADY, pause_s=30)
+    cheap = played(PolluxSearch(), 5, STEADY, pause_s=1)
+    dear = played(PolluxSearch(), 5, STEADY, pause_s=30)
     assert dear.states.changed.sum() < cheap.states.changed.sum()
 
 
 def test_two_runs_are_alike() -> None:
-    first, second = (played(pollux.Pollux(), 5).events for _ in range(2))
+    first, second = (played(PolluxSearch(), 5).events for _ in range(2))
     assert (first == second).all()

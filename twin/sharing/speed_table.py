@@ -11,7 +11,7 @@ from twin.sharing.view import NOWHERE, Allocation, SharingView
 
 
 @dataclass(frozen=True, eq=False)
-class Reach:
+class SpeedTable:
     """Speed of each row over that of its run time on so many nodes and GPUs of each model, (rows, models,
     nodes + 1, GPUs + 1), 0 where it cannot run; the model of each node (nodes,)."""
 
@@ -24,13 +24,13 @@ class Reach:
         return found
 
 
-def reach_of(view: SharingView) -> Reach:
+def speed_table(view: SharingView) -> SpeedTable:
     """Returns the speeds of all rows on nodes of one model: by goodput, or by curves and GPU models."""
     facts = view.facts
     if facts.goodput is not None:
         of_node = facts.goodput.of_node
         nodes, gpus = _bounds(of_node, view.sizes)
-        return Reach(facts.goodput.speeds(view.job, view.left_ns, nodes, gpus), of_node)
+        return SpeedTable(facts.goodput.speeds(view.job, view.left_ns, nodes, gpus), of_node)
     of_node = np.zeros(len(view.sizes), np.int64) if facts.kinds is None else facts.kinds.of_node
     nodes, gpus = _bounds(of_node, view.sizes)
     models = 1 if facts.kinds is None else len(facts.kinds.names)
@@ -43,7 +43,7 @@ def reach_of(view: SharingView) -> Reach:
         found[row, :, :, : len(curve)] = ratio[:, None, None] * curve * fits[:, : len(curve)]
     total = np.bincount(of_node, view.sizes, models)
     found *= np.arange(gpus + 1) <= total[:, None, None]
-    return Reach(found, of_node)
+    return SpeedTable(found, of_node)
 
 
 def _bounds(of_node: Int, sizes: Int) -> tuple[int, int]:
@@ -71,14 +71,13 @@ class Parts:
     def allocation(self, again_ns: int | None) -> Allocation:
         """Returns the allocation; a row on several nodes is the only such one on each of them."""
         gpus, count = self.given.sum(axis=1), (self.given > 0).sum(axis=1)
-        node = np.where(count == 1, self.given.argmax(axis=1) if self.given.size else 0, NOWHERE)
-        spread = (self.given > 0) & (count > 1)[:, None]
-        assert (spread.sum(axis=0) <= 1).all(), "two jobs over several nodes share one"
-        whole = np.where(spread.any(axis=0), spread.argmax(axis=0), NOWHERE) if len(gpus) else None
-        if whole is None:
-            whole = np.full(len(self.left), NOWHERE, np.int64)
+        node, whole = np.full(len(gpus), NOWHERE, np.int64), np.full(len(self.left), NOWHERE, np.int64)
+        alone, spread = count == 1, (self.given > 0) & (count > 1)[:, None]
+        node[alone] = self.given[alone].argmax(axis=1)
+        rows, nodes = np.nonzero(spread)
+        whole[nodes] = rows
         part = np.where(spread, self.given, 0).sum(axis=0)
-        return Allocation(gpus, node.astype(np.int64), whole.astype(np.int64), again_ns=again_ns, part=part)
+        return Allocation(gpus, node, whole, again_ns=again_ns, part=part)
 
 
 def place_spanning(view: SharingView, rows: NDArray[np.bool_], parts: Parts) -> None:
