@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 from ingest.core.compiled import njit
 from ingest.core.units import NS_PER_S
 from twin.queue.jobs import Float, Int
-from twin.sharing.speed_table import Parts, SpeedTable, place_spanning, speed_table
+from twin.sharing.speed_table import Parts, SpeedTable, speed_table, with_spanning
 from twin.sharing.view import Allocation, SharingView
 
 INTERVAL_NS = 60 * NS_PER_S
@@ -67,7 +67,7 @@ class PolluxSearch:
         least = table.least()
         spans = least == 0
         if spans.any():
-            parts = _with_spanning(view, spans, parts)
+            parts = with_spanning(view, spans, parts)
         free = view.free - parts.given[spans].sum(axis=0)
         shut = view.spanned | (parts.given[spans] > 0).any(axis=0)
         rows = np.flatnonzero(~spans)
@@ -92,19 +92,6 @@ class PolluxSearch:
         if len(found):
             found[:, now] = self.population[:, then]
         return found
-
-
-def _with_spanning(view: SharingView, spans: NDArray[np.bool_], parts: Parts) -> Parts:
-    """Returns the parts with those of jobs that only several models hold; others give way."""
-    mine = np.where(spans[:, None], parts.given, 0)
-    found = Parts(mine, view.free - mine.sum(axis=0))
-    place_spanning(view, spans, found)
-    used = found.given.sum(axis=0)
-    others = np.where(spans[:, None], 0, parts.given)
-    fits = (others.sum(axis=0) + used <= view.free)[None] | (others == 0)
-    others[~fits.all(axis=1)] = 0
-    given = others + found.given
-    return Parts(given, view.free - given.sum(axis=0))
 
 
 def speedups(table: SpeedTable, rows: Int, gpus: int) -> Float:

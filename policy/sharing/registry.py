@@ -16,6 +16,7 @@ from policy.sharing.lucid import LucidPacking
 from policy.sharing.mast import PriorityQueue
 from policy.sharing.muri import Muri
 from policy.sharing.pollux import PolluxSearch
+from policy.sharing.sia import SiaRounds
 from policy.sharing.srtf import Srtf
 from policy.sharing.tiresias import Tiresias, TiresiasGittins
 from twin.sharing.view import SharingScheduler
@@ -66,6 +67,8 @@ RECIPES = {
                       "Gu et al., ASPLOS 2023", by_deadline=True),
         SharingRecipe("pollux", PolluxSearch, "the power mean of speedups in goodput, by a genetic algorithm",
                       "Qiao et al., OSDI 2021", tunes=True),
+        SharingRecipe("sia", SiaRounds, "goodput on GPUs of several models, an integer program each minute",
+                      "Jayaram Subramanya et al., SOSP 2023", tunes=True),
         SharingRecipe("las-preemptive", LeastAttained, "least attained service first",
                       "Nuyens and Wierman, 2008"),
         SharingRecipe("edf-preemptive", EarliestDeadline, "earliest deadline first",

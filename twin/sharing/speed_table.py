@@ -80,7 +80,20 @@ class Parts:
         return Allocation(gpus, node, whole, again_ns=again_ns, part=part)
 
 
-def place_spanning(view: SharingView, rows: NDArray[np.bool_], parts: Parts) -> None:
+def with_spanning(view: SharingView, spans: NDArray[np.bool_], parts: Parts) -> Parts:
+    """Returns the parts with those of jobs that only several models hold; others give way."""
+    mine = np.where(spans[:, None], parts.given, 0)
+    found = Parts(mine, view.free - mine.sum(axis=0))
+    _place_spanning(view, spans, found)
+    used = found.given.sum(axis=0)
+    others = np.where(spans[:, None], 0, parts.given)
+    fits = (others.sum(axis=0) + used <= view.free)[None] | (others == 0)
+    others[~fits.all(axis=1)] = 0
+    given = others + found.given
+    return Parts(given, view.free - given.sum(axis=0))
+
+
+def _place_spanning(view: SharingView, rows: NDArray[np.bool_], parts: Parts) -> None:
     """Gives whole nodes of any model, in order of submission, to rows that run on no one model; a row that
     has its GPUs keeps them."""
     for row in np.flatnonzero(rows).tolist():
