@@ -6,8 +6,14 @@ import numpy as np
 
 from twin.goodput.many_jobs import ApplicationThroughput, GpuThroughput
 from twin.goodput.throughput_model import ThroughputModel
-from twin.queue.jobs import Int
+from twin.queue.jobs import Int, QueueJobs
+from twin.sharing import engine
+from twin.sharing.changes import FREE, ChangeRules
+from twin.sharing.curves import SpeedCurves
+from twin.sharing.engine import SharedSchedule, SharingWorld
 from twin.sharing.job_goodput import JobGoodput, TrainedApplication
+from twin.sharing.speeds import MeasuredSpeeds
+from twin.sharing.view import SharingScheduler
 
 MODELS = ("slow", "fast")
 """GPU models; the second computes twice as fast."""
@@ -39,3 +45,26 @@ def goodput_of(
     batch = np.full(len(run_ns), 40, np.int64)
     each = tuple(one if samples is None else replace(one, samples=samples) for one in APPLICATIONS)
     return JobGoodput(each, of_job, batch, run_ns, MODELS, of_node, tuned, refresh_s * SECOND)
+
+
+def played(
+    scheduler: SharingScheduler, count: int, rules: ChangeRules = FREE, *, sizes: tuple[int, ...] = (4, 4),
+    models: tuple[int, ...] = (0, 0), pause_s: int = 10,
+) -> SharedSchedule:  # fmt: skip
+    """Jobs of the first application, an hour alone on 1 GPU, that come at once."""
+    one = APPLICATIONS[0]
+    alone_s = 3600.0
+    samples = one.samples * alone_s / one.alone_s("slow", 1, 1, 40)
+    jobs = QueueJobs.of_seconds([0] * count, [round(alone_s)] * count, [1] * count)
+    speeds = MeasuredSpeeds(np.zeros(count), np.zeros((count, 3)), SpeedCurves.rigid(jobs.processors))
+    goodput = goodput_of(
+        jobs.run_ns, np.array(models), np.zeros(count, np.int64), tuned=True, samples=samples
+    )
+    pause = np.full(count, pause_s * SECOND)
+    return engine.play(
+        SharingWorld(
+            jobs, jobs.run_ns, pause, len(sizes), max(sizes), rules, speeds, sizes=np.array(sizes),
+            goodput=goodput,
+        ),
+        scheduler,
+    )  # fmt: skip

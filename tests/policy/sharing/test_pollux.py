@@ -6,14 +6,8 @@ import numpy as np
 import pytest
 
 from policy.sharing.pollux import PolluxSearch, evolve
-from tests.support.goodput_jobs import APPLICATIONS, SECOND, goodput_of
-from twin.queue.jobs import QueueJobs
-from twin.sharing import engine
-from twin.sharing.changes import FREE, STEADY, ChangeRules
-from twin.sharing.curves import SpeedCurves
-from twin.sharing.engine import SharedSchedule, SharingWorld
-from twin.sharing.speeds import MeasuredSpeeds
-from twin.sharing.view import SharingScheduler
+from tests.support.goodput_jobs import played
+from twin.sharing.changes import STEADY
 
 FREE_GPUS = np.array([2, 2, 2])
 ONE_MODEL = np.zeros(3, np.int64)
@@ -72,29 +66,6 @@ def test_no_node_is_crossed_twice_and_jobs_keep_to_one_model_and_their_bound() -
     spread = (found > 0) & ((found > 0).sum(axis=2) > 1)[..., None]
     assert (spread.sum(axis=1) <= 1).all() and not spread[:, :, 1].any()
     assert not ((found[..., 2] > 0) & (found[..., :2] > 0).any(axis=2)).any()
-
-
-def played(
-    scheduler: SharingScheduler, count: int, rules: ChangeRules = FREE, *, sizes: tuple[int, ...] = (4, 4),
-    models: tuple[int, ...] = (0, 0), pause_s: int = 10,
-) -> SharedSchedule:  # fmt: skip
-    """Jobs of the first application, an hour alone on 1 GPU, that come at once."""
-    one = APPLICATIONS[0]
-    alone_s = 3600.0
-    samples = one.samples * alone_s / one.alone_s("slow", 1, 1, 40)
-    jobs = QueueJobs.of_seconds([0] * count, [round(alone_s)] * count, [1] * count)
-    speeds = MeasuredSpeeds(np.zeros(count), np.zeros((count, 3)), SpeedCurves.rigid(jobs.processors))
-    goodput = goodput_of(
-        jobs.run_ns, np.array(models), np.zeros(count, np.int64), tuned=True, samples=samples
-    )
-    pause = np.full(count, pause_s * SECOND)
-    return engine.play(
-        SharingWorld(
-            jobs, jobs.run_ns, pause, len(sizes), max(sizes), rules, speeds, sizes=np.array(sizes),
-            goodput=goodput,
-        ),
-        scheduler,
-    )  # fmt: skip
 
 
 def test_jobs_grow_by_doubling_and_shrink_to_equal_shares() -> None:

@@ -17,7 +17,7 @@ from policy.sharing.sia import (
     solve,
     worths,
 )
-from tests.policy.sharing.test_pollux import played
+from tests.support.goodput_jobs import played
 from twin.sharing.changes import STEADY
 from twin.sharing.progress import END, MOVE, RESIZE, RESUME
 from twin.sharing.view import SharingView
