@@ -4,6 +4,7 @@ python -m benchmarks.queue.goodput_queue ../shared --page docs/measured/goodput-
 """
 
 import csv
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cache
@@ -34,7 +35,7 @@ and profiles of Sia and Pollux lie beside the repository, the profiles of three 
 other jobs are left out, so that no figure of the papers can come out here. JCT is end minus submission.
 [The guide](../guides/sharing.md) says what each scheduler does, and what goodput is.
 
-`srtf`, `tiresias`, `gandiva` and `gavel` run each job on the GPUs and with the batch of the list, which its
+`srtf`, `tiresias` and `gavel` run each job on the GPUs and with the batch of the list, which its
 authors tuned; `, batch tuned` gives it the batch of the most goodput on these GPUs, as Pollux and Sia do.
 `srtf` knows the run times. `elasticflow` and `edf-elastic` need deadlines, which these lists do not have.
 Rules `paid`: a change pauses its job for the restart that Sia's authors measured, 50 to 250 s. Intervals of a
@@ -47,8 +48,8 @@ FASTER = 2
 LISTS = (1, 2, 3)
 BASE = "gavel"
 RUNS = (
-    ("gavel", False), ("srtf", False), ("tiresias", False), ("gandiva", False), ("gavel", True),
-    ("srtf", True), ("pollux", True), ("sia", True),
+    (BASE, False), ("srtf", False), ("tiresias", False), (BASE, True), ("srtf", True), ("pollux", True),
+    ("sia", True),
 )  # fmt: skip
 """Schedulers, and whether jobs tune their batch; the first is the base of the ratios."""
 DRAWS, BLOCKS = 2_000, 20
@@ -71,11 +72,13 @@ def jobs_of(path: Path, profiles: Path, nodes: str) -> goodput_jobs.GoodputJobs:
     return goodput_jobs.read(path, RunProfiles(profiles), NodesAsked.parse(nodes))
 
 
+@cache
 def world_of(path: Path, profiles: Path, nodes: str, rules: ChangeRules) -> SharingWorld:
     """Returns the world of a list."""
     return by_goodput(jobs_of(path, profiles, nodes), NodesAsked.parse(nodes), rules, "estimate")[1]
 
 
+@cache
 def played(world: SharingWorld, name: str, tuned: bool) -> Played:
     """Returns what a scheduler makes of a world."""
     if world.goodput is not None:
@@ -88,24 +91,31 @@ def played(world: SharingWorld, name: str, tuned: bool) -> Played:
 
 HEADS = (
     "scheduler", "jobs", "mean JCT, h", "p95, h", "makespan, h", "GPUs held, %", "changes a job",
-    "GPU-h in pauses", "took, s", *(f"list {one}: over gavel's [95 %]" for one in LISTS),
-    "all lists [95 %]",
+    "GPU-h in pauses", "took, s",
 )  # fmt: skip
+
+
+def compared(paths: list[Path], profiles: Path, nodes: str) -> str:
+    """Returns the table of all schedulers on these lists."""
+    ratios = tuple(f"{path.stem}: over {BASE}'s [95 %]" for path in paths)
+    return table((*HEADS, *ratios, *(["all lists [95 %]"] * (len(paths) > 1))), rows(paths, profiles, nodes))
 
 
 def rows(paths: list[Path], profiles: Path, nodes: str) -> Iterator[tuple[str, ...]]:
     """Yields a row a scheduler: means over the lists, and its mean JCT over the base's on each."""
     worlds = [world_of(path, profiles, nodes, PAID) for path in paths]
+    print(f"{paths[0]}: {len(paths)} lists", file=sys.stderr)
     base = list[Played]()
     for name, tuned in RUNS:
         each = [played(world, name, tuned) for world in worlds]
+        print(f"{name}: {[round(one.took_s) for one in each]} s", file=sys.stderr)
         base = base or each
         ratios = [one.jct_s.mean() / other.jct_s.mean() for one, other in zip(each, base, strict=True)]
         yield (
             name + (", batch tuned" if tuned and not RECIPES[name].tunes else ""),
             *_figures(each),
             *(_ratio(one.jct_s, other.jct_s) for one, other in zip(each, base, strict=True)),
-            _over_lists(ratios),
+            *([_over_lists(ratios)] * (len(ratios) > 1)),
         )
 
 
@@ -176,23 +186,23 @@ def page(shared: Path) -> str:
     profiles = home / "profiles"
     new = [home / f"workloads-newtrace/workload-{one}.csv" for one in LISTS]
     old = [home / f"workloads-pollux/workload-{one}.csv" for one in LISTS]
+    first, second = compared(new, profiles, SIA_NODES), compared(old, profiles, POLLUX_NODES)
     with TemporaryDirectory() as folder:
-        faster = [sooner(path, Path(folder)) for path in new]
-        third = table(HEADS, rows(faster, profiles, SIA_NODES))
+        third = compared([sooner(new[0], Path(folder))], profiles, SIA_NODES)
     return f"""{HEAD}
 ## Sia's lists on Sia's cluster: GPUs of three models
 `workloads-newtrace`, 48 hours each, on {SIA_NODES}. Figures are means over the three lists.
 
-{table(HEADS, rows(new, profiles, SIA_NODES))}
+{first}
 
 ## Pollux's lists on equal nodes
 `workloads-pollux`, 8 hours each, on {POLLUX_NODES}, the 16 nodes of four GPUs of Pollux's testbed.
 
-{table(HEADS, rows(old, profiles, POLLUX_NODES))}
+{second}
 
-## Sia's lists with jobs that arrive {FASTER} times faster
-The first lists lack the jobs of three applications and leave much of the cluster free. Here their times of
-submission are divided by {FASTER}; these lists are synthetic.
+## A list whose jobs arrive {FASTER} times faster
+Without the jobs of three applications much of the cluster is free. Here the times of submission of Sia's
+first list are divided by {FASTER}: this list is synthetic.
 
 {third}
 
@@ -207,8 +217,8 @@ job more than 20 times; `free` takes nothing for a change, a bound.
 ## What the papers leave open
 `policy/sharing/pollux.py` and `policy/sharing/sia.py` say at their top which choices were made: the value of
 a job without GPUs, crossover and mutation of Pollux, what Pollux does with several GPU models,
-ties, and that a first start is not paid. Both know goodput exactly here, from the models fitted to the profiles;
-in the papers they estimate it from what a job has run so far.
+ties, and that a first start is not paid. Both know goodput exactly here, from the models fitted to the
+profiles; in the papers they estimate it from what a job has run so far.
 """
 
 

@@ -23,10 +23,9 @@ that no one model can hold comes first, on whole nodes of several.
 from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import NDArray
 
-from ingest.core.compiled import njit
 from ingest.core.units import NS_PER_S
+from policy.search.genetic_allocation import evolve
 from twin.queue.jobs import Float, Int
 from twin.sharing.speed_table import Parts, SpeedTable, speed_table, with_spanning
 from twin.sharing.view import Allocation, SharingView
@@ -34,7 +33,6 @@ from twin.sharing.view import Allocation, SharingView
 INTERVAL_NS = 60 * NS_PER_S
 POPULATION, GENERATIONS = 100, 100
 POWER = -1.0
-LEAST_SPEEDUP = 1e-3
 SEED = 27
 
 
@@ -123,165 +121,3 @@ def penalties(view: SharingView) -> Float:
     factor = np.maximum(age - view.changed * restart, 0.0) / np.maximum(age + restart, 1.0)
     found: Float = np.where(view.first_ns < 0, 1.0, factor)
     return found
-
-
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
-def evolve(
-    begin: Int, now: Int, speed: Float, speedup: Float, penalty: Float, most: Int, free: Int,
-    shut: NDArray[np.bool_], of_node: Int, size: int, generations: int, power: float,
-    draw: np.random.Generator,
-) -> tuple[Int, Float]:  # fmt: skip
-    """Returns the allocations of the last generation (size, jobs, nodes) and their power means (size,), best
-    first.
-
-    `begin` (k, jobs, nodes), its first what jobs hold; `speed` (jobs, models, nodes + 1, GPUs + 1) says what
-    can run, `speedup` (jobs, nodes + 1, GPUs + 1) what it is worth.
-    """
-    jobs, nodes = now.shape
-    pool, score = np.zeros((2 * size, jobs, nodes), np.int64), np.full(2 * size, -1.0)
-    for at in range(size):
-        pool[at] = begin[min(at, len(begin) - 1)]
-        if at >= len(begin):
-            _mutate(pool[at], now, free, draw)
-        _repair(pool[at], speed, most, free, shut, of_node, 0 if at == 0 else _number(draw, jobs))
-        score[at] = _mean(pool[at], now, speedup, penalty, power)
-    for _ in range(generations):
-        for at in range(size, 2 * size):
-            first, second = _better(score, size, draw), _better(score, size, draw)
-            cut = _number(draw, jobs + 1)
-            pool[at, :cut], pool[at, cut:] = pool[first, :cut], pool[second, cut:]
-            _mutate(pool[at], now, free, draw)
-            _repair(pool[at], speed, most, free, shut, of_node, _number(draw, jobs))
-            score[at] = _mean(pool[at], now, speedup, penalty, power)
-        order = np.argsort(-score, kind="mergesort")
-        _survive(pool, score, order, size)
-    return pool[:size], score[:size]
-
-
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
-def _number(draw: np.random.Generator, many: int) -> int:
-    """Returns a whole number from 0 to below `many`."""
-    return int(draw.random() * many)
-
-
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
-def _better(score: Float, size: int, draw: np.random.Generator) -> int:
-    """Returns the better of two at random."""
-    one, other = _number(draw, size), _number(draw, size)
-    return int(one) if score[one] >= score[other] else int(other)
-
-
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
-def _survive(pool: Int, score: Float, order: Int, size: int) -> None:
-    """Moves the best distinct allocations to the front, then the best of the others."""
-    kept, kept_score = np.empty_like(pool[:size]), np.empty(size)
-    count, spare = 0, np.zeros(len(order), np.bool_)
-    for place in range(len(order)):
-        at = order[place]
-        if count == size:
-            break
-        twin = False
-        back = count - 1
-        while back >= 0 and kept_score[back] == score[at] and not twin:
-            twin = bool((kept[back] == pool[at]).all())
-            back -= 1
-        if twin:
-            spare[place] = True
-        else:
-            kept[count], kept_score[count] = pool[at], score[at]
-            count += 1
-    for place in range(len(order)):
-        if count < size and spare[place]:
-            kept[count], kept_score[count] = pool[order[place]], score[order[place]]
-            count += 1
-    pool[:size], score[:size] = kept, kept_score
-
-
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
-def _mutate(one: Int, now: Int, free: Int, draw: np.random.Generator) -> None:
-    """Sets rows back to what is held (1 in 10), takes nodes from rows (1 in 10 of each), and gives more of
-    each node to a job there and to any job."""
-    jobs, nodes = one.shape
-    for job in range(jobs):
-        if draw.random() < 0.1:
-            one[job] = now[job]
-        if draw.random() < 0.1:
-            for node in range(nodes):
-                if draw.random() < 0.1:
-                    one[job, node] = 0
-    for node in range(nodes):
-        if one[:, node].sum() >= free[node]:
-            continue
-        for there in range(2):
-            job = _number(draw, jobs)
-            for _ in range(jobs):
-                if there == 1 or one[job, node] > 0:
-                    break
-                job = (job + 1) % jobs
-            if there == 1 or one[job, node] > 0:
-                one[job, node] = one[job, node] + _number(draw, free[node] + 1 - one[job, node])
-
-
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
-def _repair(
-    one: Int, speed: Float, most: Int, free: Int, shut: NDArray[np.bool_], of_node: Int, first: int
-) -> None:
-    """Takes away what cannot be given, from job `first` on round all jobs."""
-    jobs, nodes = one.shape
-    left, crossed, models = free.copy(), shut.copy(), np.zeros(speed.shape[1], np.int64)
-    for step in range(jobs):
-        job = (first + step) % jobs
-        models[:] = 0
-        for node in range(nodes):
-            one[job, node] = max(0, min(one[job, node], left[node]))
-            models[of_node[node]] += one[job, node]
-        model, count, gpus = int(np.argmax(models)), 0, 0
-        for node in range(nodes):
-            if of_node[node] != model:
-                one[job, node] = 0
-            one[job, node] = min(one[job, node], most[job] - gpus)
-            gpus += one[job, node]
-            count += one[job, node] > 0
-        if count > 1:
-            gpus, count = _uncrossed(one[job], crossed)
-        while gpus and speed[job, model, count, gpus] <= 0:
-            last = -1
-            for node in range(nodes):
-                if one[job, node] and (last < 0 or one[job, node] < one[job, last]):
-                    last = node
-            one[job, last] -= 1
-            gpus -= 1
-            count -= one[job, last] == 0
-        for node in range(nodes):
-            left[node] -= one[job, node]
-            if count > 1 and one[job, node]:
-                crossed[node] = True
-
-
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
-def _uncrossed(row: Int, crossed: NDArray[np.bool_]) -> tuple[int, int]:
-    """Takes nodes that another job crosses from a job over several nodes, all but one where all are such;
-    returns its GPUs and nodes."""
-    best = int(np.argmax(row))
-    clear = 0
-    for node in range(len(row)):
-        clear += row[node] > 0 and not crossed[node]
-    for node in range(len(row)):
-        if crossed[node] and (clear > 0 or node != best):
-            row[node] = 0
-    return int(row.sum()), int((row > 0).sum())
-
-
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
-def _mean(one: Int, now: Int, speedup: Float, penalty: Float, power: float) -> float:
-    """Returns the power mean of all speedups."""
-    jobs, total = len(one), 0.0
-    for job in range(jobs):
-        gpus, nodes, same = 0, 0, True
-        for node in range(one.shape[1]):
-            gpus += one[job, node]
-            nodes += one[job, node] > 0
-            same &= one[job, node] == now[job, node]
-        worth = speedup[job, nodes, gpus] * (1.0 if same else penalty[job])
-        total += (worth + LEAST_SPEEDUP) ** power
-    return float((total / jobs) ** (1 / power))
