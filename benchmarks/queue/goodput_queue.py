@@ -3,14 +3,12 @@
 python -m benchmarks.queue.goodput_queue ../shared --page docs/measured/goodput-queue.md
 """
 
-import csv
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cache
 from math import exp, log, sqrt
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from time import perf_counter
 
 import numpy as np
@@ -43,8 +41,6 @@ list: 2,000 draws of 20 blocks of consecutive jobs; over lists: Student's t on t
 ratios, which is wide, as there are three.
 """
 SIA_NODES, POLLUX_NODES = "6 x 4 aws, 3 x 8 rtx, 2 x 8 dgx-ext", "16 x 4 aws"
-FASTER = 2
-"""How much faster jobs arrive in the third table."""
 LISTS = (1, 2, 3)
 BASE = "gavel"
 RUNS = (
@@ -59,7 +55,7 @@ T_95 = 4.303
 
 @dataclass(frozen=True)
 class Played:
-    """One scheduler on one list: its figures, JCT of each job, seconds, and what it took."""
+    """One scheduler on one list: its figures, JCT of each job, and the seconds that it took."""
 
     figures: SharingFigures
     jct_s: Float
@@ -91,7 +87,7 @@ def played(world: SharingWorld, name: str, tuned: bool) -> Played:
 
 HEADS = (
     "scheduler", "jobs", "mean JCT, h", "p95, h", "makespan, h", "GPUs held, %", "changes a job",
-    "GPU-h in pauses", "took, s",
+    "GPU-h in pauses",
 )  # fmt: skip
 
 
@@ -130,7 +126,7 @@ def _figures(each: list[Played]) -> tuple[str, ...]:
     return (
         f"{jobs:,}", f"{mean('avg_jct_s', 3600):.3f}", f"{mean('p95_jct_s', 3600):.2f}",
         f"{mean('makespan_s', 3600):.1f}", f"{100 * mean('utilisation', 1):.0f}", f"{changes / jobs:.2f}",
-        f"{mean('lost_gpu_h', 1):,.0f}", f"{np.mean([one.took_s for one in each]):.0f}",
+        f"{mean('lost_gpu_h', 1):,.0f}",
     )  # fmt: skip
 
 
@@ -148,17 +144,6 @@ def _over_lists(ratios: list[float]) -> str:
     logs = [log(one) for one in ratios]
     mean, wide = float(np.mean(logs)), T_95 * float(np.std(logs, ddof=1)) / sqrt(len(logs))
     return f"{exp(mean):.2f} [{exp(mean - wide):.2f}, {exp(mean + wide):.2f}]"
-
-
-def sooner(path: Path, folder: Path) -> Path:
-    """Returns a copy of a list whose jobs arrive `FASTER` times faster."""
-    lines = list(csv.DictReader(path.read_text().splitlines()))
-    found = folder / path.name
-    with found.open("w", newline="") as file:
-        writer = csv.DictWriter(file, lines[0])
-        writer.writeheader()
-        writer.writerows({**one, "time": f"{float(one['time']) / FASTER:.6f}"} for one in lines)
-    return found
 
 
 def rules_table(path: Path, profiles: Path) -> str:
@@ -187,8 +172,6 @@ def page(shared: Path) -> str:
     new = [home / f"workloads-newtrace/workload-{one}.csv" for one in LISTS]
     old = [home / f"workloads-pollux/workload-{one}.csv" for one in LISTS]
     first, second = compared(new, profiles, SIA_NODES), compared(old, profiles, POLLUX_NODES)
-    with TemporaryDirectory() as folder:
-        third = compared([sooner(new[0], Path(folder))], profiles, SIA_NODES)
     return f"""{HEAD}
 ## Sia's lists on Sia's cluster: GPUs of three models
 `workloads-newtrace`, 48 hours each, on {SIA_NODES}. Figures are means over the three lists.
@@ -199,12 +182,6 @@ def page(shared: Path) -> str:
 `workloads-pollux`, 8 hours each, on {POLLUX_NODES}, the 16 nodes of four GPUs of Pollux's testbed.
 
 {second}
-
-## A list whose jobs arrive {FASTER} times faster
-Without the jobs of three applications much of the cluster is free. Here the times of submission of Sia's
-first list are divided by {FASTER}: this list is synthetic.
-
-{third}
 
 ## What the rules do
 `workloads-newtrace/workload-1.csv` on {SIA_NODES}.

@@ -139,7 +139,7 @@ def _repair(
         gpus, count, model, mixed = 0, 0, -1, False
         for node in range(nodes):
             if one[job, node] > 0:
-                one[job, node] = min(one[job, node], left[node], most[job] - gpus)
+                one[job, node] = min(one[job, node], left[node])
                 gpus += one[job, node]
                 if one[job, node] > 0:
                     count += 1
@@ -147,6 +147,8 @@ def _repair(
                     model = of_node[node]
         if mixed:
             model, gpus, count = _of_one_model(one[job], of_node, models)
+        if gpus > most[job]:
+            gpus, count = _at_most(one[job], most[job])
         if count > 1:
             gpus, count = _uncrossed(one[job], crossed)
         while gpus and speed[job, model, count, gpus] <= 0:
@@ -162,6 +164,17 @@ def _repair(
             for node in range(nodes):
                 left[node] -= one[job, node]
                 crossed[node] |= count > 1 and one[job, node] > 0
+
+
+@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+def _at_most(row: Int, most: int) -> tuple[int, int]:
+    """Leaves a job so many GPUs, those of the first nodes; returns its GPUs and nodes."""
+    gpus, count = 0, 0
+    for node in range(len(row)):
+        row[node] = min(row[node], most - gpus)
+        gpus += row[node]
+        count += row[node] > 0
+    return gpus, count
 
 
 @njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
