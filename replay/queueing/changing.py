@@ -106,12 +106,11 @@ def compare_changing(
 def by_goodput(
     found: goodput_jobs.GoodputJobs, asked: NodesAsked, rules: ChangeRules, prediction: Prediction
 ) -> tuple[LogJobs, SharingWorld]:
-    """Returns the jobs of a list of Sia or Pollux, whose speeds follow from batch and progress."""
-    if rules.charges_events:
-        raise UsageError(
-            f"--changes {rules.name} takes a restart at every event, and goodput is found anew each minute; "
-            "take steady or paid"
-        )
+    """Returns the jobs of a list of Sia or Pollux, whose speeds follow from batch and progress.
+
+    Raises:
+        UsageError: the rules take a restart at every event.
+    """
     jobs, size = found.log.jobs, asked.size or found.log.processors
     none = np.zeros(len(jobs)), np.zeros((len(jobs), 3))
     speeds = MeasuredSpeeds(*none, SpeedCurves.rigid(jobs.processors))

@@ -31,6 +31,9 @@ class SharingWorld:
     nodes, None where all are alike. `sizes`: GPUs of each node (nodes,), at most `node_gpus`, None where all
     have these. `goodput`: speeds of jobs alone that change with their progress, in place of those of sizes
     and kinds.
+
+    Raises:
+        UsageError: the rules take a restart at every event, of which goodput makes one a minute.
     """
 
     jobs: QueueJobs
@@ -43,6 +46,13 @@ class SharingWorld:
     kinds: NodeKinds | None = None
     sizes: Int | None = None
     goodput: JobGoodput | None = None
+
+    def __post_init__(self) -> None:
+        if self.goodput is not None and self.rules.charges_events:
+            raise UsageError(
+                f"--changes {self.rules.name} takes a restart at every event, and goodput is found anew each "
+                "minute; take steady or paid"
+            )
 
     @property
     def capacity(self) -> Int:
