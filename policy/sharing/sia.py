@@ -16,6 +16,10 @@ of jobs that may not be changed leave no room for a configuration, its job waits
 estimates those that were not measured from those that were.
 """
 
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from ctypes import CDLL
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -160,12 +164,27 @@ def solve(offered: list[Configuration], worth: Float, free: Float) -> list[Confi
         shape=shape,
     )
     most = np.concatenate((np.ones(shape[0] - len(free)), free))
-    found = milp(
-        worth**POWER - WAITING_COST, constraints=LinearConstraint(matrix, ub=most), bounds=Bounds(0, 1),
-        integrality=np.ones(len(offered), np.int64), options={"mip_rel_gap": GAP},
-    )  # fmt: skip
+    with _unprinted():
+        found = milp(
+            worth**POWER - WAITING_COST, constraints=LinearConstraint(matrix, ub=most), bounds=Bounds(0, 1),
+            integrality=np.ones(len(offered), np.int64), options={"mip_rel_gap": GAP},
+        )  # fmt: skip
     assert found.x is not None, found.message
     return [one for one, taken in zip(offered, found.x.round().tolist(), strict=True) if taken]
+
+
+@contextmanager
+def _unprinted() -> Iterator[None]:
+    """Keeps from standard output what HiGHS prints there in spite of its settings (HiGHS.jl, issue 312)."""
+    kept, nowhere = os.dup(1), os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, 1)
+    try:
+        yield
+    finally:
+        CDLL(None).fflush(None)  # the library's own buffer, which it shares with nobody in Python
+        os.dup2(kept, 1)
+        os.close(kept)
+        os.close(nowhere)
 
 
 def placed_anew(

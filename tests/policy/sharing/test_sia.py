@@ -1,5 +1,7 @@
 """Sia: the program beside every choice there is, places, and two models of GPUs."""
 
+import os
+from ctypes import CDLL
 from itertools import product
 
 import numpy as np
@@ -12,6 +14,7 @@ from policy.sharing.sia import (
     WAITING_COST,
     Configuration,
     SiaRounds,
+    _unprinted,
     models_now,
     placed_anew,
     solve,
@@ -42,6 +45,15 @@ def test_the_program_finds_the_least_cost_of_all_choices(seed: int) -> None:
     found = solve(offered, worth, free)
     cost = sum(worth[offered.index(one)] ** POWER for one in found) + WAITING_COST * (4 - len(found))
     assert cost == pytest.approx(best, rel=1e-4)
+
+
+def test_nothing_is_printed_while_the_solver_works(capfd: pytest.CaptureFixture[str]) -> None:
+    os.write(1, b"before ")
+    with _unprinted():
+        os.write(1, b"hidden ")
+        CDLL(None).puts(b"hidden as well")
+    os.write(1, b"after")
+    assert capfd.readouterr().out == "before after"
 
 
 def test_worths_are_goodputs_over_the_least_and_less_for_a_change() -> None:
