@@ -9,8 +9,10 @@ from click.core import ParameterSource
 from commands import completion as known
 from commands.options import dataset_option, scenario_option
 from commands.output import FOLDER, PATH, Output, with_output, writing_command
+from ingest.core import extras
 from ingest.core.errors import UsageError
 from replay.export.registry import TARGETS
+from replay.tracking.registry import TRACKERS
 
 
 @writing_command
@@ -123,7 +125,7 @@ def refuse_both() -> None:
 @writing_command
 @click.argument("source", metavar="RUN|PLAN", shell_complete=known.runs)
 @click.option(
-    "--to", "target", required=True, type=click.Choice(list(TARGETS)), help="Tool to write files for.",
+    "--to", "target", required=True, type=click.Choice([*TARGETS, *TRACKERS]), help="Tool to write for.",
 )  # fmt: skip
 @click.option("--out", "folder", type=FOLDER, metavar="DIR", help="Folder of the files [TARGET].")
 @click.option("--decision", type=click.IntRange(0), metavar="N", help="Of a run: its plan after decision N.")
@@ -134,22 +136,45 @@ def export(
     out: Output, source: str, target: str, folder: Path | None, decision: int | None, nearest: bool,
     force: bool,
 ) -> None:  # fmt: skip
-    """Write a plan as files of a training framework, a scheduler or a simulator.
+    """Write a plan as files of a training framework, a scheduler or a simulator; or a run for a tracker.
 
     PLAN is a file of `twin plan --out`, its name ends in .yaml; of a RUN it is the plan at its end. A README
-    beside the files says how to start.
+    beside the files says how to start. For mlflow, tensorboard and wandb it is the RUN itself: parameters,
+    figures over time, sums (extra of that name).
 
     \b
     Examples:
       twin export plan.yaml --to megatron
       twin export latest --decision 3 --to megatron --nearest --out job/
+      twin export latest --to mlflow --out tracked/
     """
     from commands.show import plan as show
     from replay.export import planned_job, registry, writing
 
+    if target in TRACKERS:
+        _track(out, source, target, folder, plan_words=decision is not None or nearest, force=force)
+        return
     chosen = registry.target(target)
     with out.console.working("export"):
         job = planned_job.find(out.store, source, decision)
         found = writing.export(chosen, job, folder or Path(chosen.name), nearest=nearest)
         found.write(force=force)
     out.show(found.to_json(), lambda console: show.exported(console, found))
+
+
+def _track(
+    out: Output, source: str, target: str, folder: Path | None, *, plan_words: bool, force: bool
+) -> None:
+    """Writes a run for a tracker of experiments."""
+    from commands.show import plan as show
+    from replay.tracking import contract, registry
+    from replay.tracking.tracked_run import tracked
+
+    chosen = registry.tracker(target)
+    if plan_words:
+        raise UsageError(f"--decision and --nearest are of a plan; --to {target} writes the whole run")
+    extras.require(chosen.extra, f"--to {target}")
+    with out.console.working("export"):
+        found = contract.track(chosen, tracked(out.store, source), folder or Path(target))
+        found.write(force=force)
+    out.show(found.to_json(), lambda console: show.tracked(console, found))

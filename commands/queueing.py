@@ -6,6 +6,7 @@ import click
 
 from commands import completion as known
 from commands.frame.options_as_settings import given
+from commands.frame.outage_options import OutageWords, outage_options
 from commands.frame.power_options import PowerWords, power_options
 from commands.frame.queue_question import QueueQuestion
 from commands.output import PATH, Output, with_output, writing_command
@@ -65,6 +66,7 @@ from ingest.core.errors import UsageError
     "--most-preemptions", type=click.IntRange(0, 10**6), metavar="N",
     help="With --changes: no job is preempted more often [20 with steady].",
 )  # fmt: skip
+@outage_options
 @power_options
 @click.option("--keep", is_flag=True, help="Write each schedule as a run of the store: audit, SQL, report.")
 @with_output
@@ -83,11 +85,13 @@ def queue(out: Output, /, **said: Any) -> None:
       twin queue examples/queue.swf -p easy --processors 96 --power-cap 28kW --carbon 400
       twin queue examples/queue.swf -p saf+easy -p learned --checkpoint order.json
       twin queue examples/queue.swf --nodes "6 x 8 A100-80, 4 x 8 V100" --placement packing
+      twin queue examples/queue.swf -p easy --nodes "10 x 8 V100" --mtbf-h 200 --checkpoint-interval-s 1800
       twin queue examples/queue.swf -p easy --solve gpus --target p95_wait=1h
     """
+    outages = OutageWords(**{name: said.pop(name) for name in OutageWords.__slots__})
     names = QueueQuestion.__dataclass_fields__
     words = {name: said.pop(name) for name in list(said) if name in names}
-    asked = QueueQuestion(**words, power=PowerWords(**said), store=out.store)
+    asked = QueueQuestion(**words, power=PowerWords(**said), outages=outages, store=out.store)
     if asked.changes_runs:
         _changed(out, asked)
         return
@@ -160,7 +164,7 @@ def _on_nodes(out: Output, asked: QueueQuestion) -> None:
     with out.console.progress() as progress:
         found = compare_on_nodes(
             asked.jobs, str(asked.nodes), asked.policies, asked.placements, prediction=asked.prediction,
-            rules=asked.held, keep=asked.kept_in, progress=progress,
+            rules=asked.held, outages=asked.outages.plan(), keep=asked.kept_in, progress=progress,
         )  # fmt: skip
     out.show(found.to_json(), lambda console: show.on_nodes(console, found))
 

@@ -137,9 +137,13 @@ def train(
             demonstrations=demonstrations, progress=progress, tell=tell,
         )  # fmt: skip
     if tensorboard is not None and done.run_id is not None:
-        from replay.report.tensorboard import export
+        from replay.tracking.contract import track
+        from replay.tracking.tensorboard_events import TensorboardEvents
+        from replay.tracking.tracked_run import tracked
 
-        out.console.note(f"curve for TensorBoard: {export(out.store, done.run_id, tensorboard)}")
+        found = track(TensorboardEvents(), tracked(out.store, done.run_id), tensorboard)
+        found.write(force=True)
+        out.console.note(f"curve for TensorBoard: {tensorboard / next(iter(found.files))}")
     out.show(done.to_json(), lambda console: show.trained(console, done.to_json()))
     if not done.finished:
         raise Interrupted("`twin train --resume` with the same options goes on")

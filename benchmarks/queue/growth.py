@@ -13,9 +13,9 @@ import numpy as np
 from benchmarks.queue.node_speed import workload
 from policy.placement.registry import placement
 from policy.queue.registry import recipe
+from twin.nodes.on_nodes import simulate_on_nodes
 from twin.placement.cluster import NodeCluster
 from twin.placement.demands import Demands
-from twin.queue.on_nodes import simulate_on_nodes
 from twin.queue.rules import PREDICTSIM
 
 

@@ -17,12 +17,12 @@ import pyarrow.parquet as pq
 from ingest.core.durable import replace
 from policy.placement.registry import PLACEMENTS, placement
 from policy.queue.registry import recipe
+from twin.nodes.kernel import _count_task, _end, _pass, site_of
+from twin.nodes.on_nodes import NodeSchedule, simulate_on_nodes
 from twin.placement.cluster import NodeCluster
 from twin.placement.demands import Demands
 from twin.queue.jobs import Float, QueueJobs
 from twin.queue.kernel import submit
-from twin.queue.node_kernel import _count_task, _end, _pass, site_of
-from twin.queue.on_nodes import NodeSchedule, simulate_on_nodes
 from twin.queue.pool import ENDED, RUNNING, WAITING, flags_of, idle, inputs_of
 from twin.queue.rules import PREDICTSIM
 

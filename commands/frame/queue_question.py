@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Union
 
 from commands.frame.options_as_settings import given
+from commands.frame.outage_options import OutageWords
 from commands.frame.power_options import PowerWords
 from ingest.core.errors import UsageError
 
@@ -43,6 +44,7 @@ class QueueQuestion:
     most_preemptions: int | None
     keep: bool
     power: PowerWords
+    outages: OutageWords
     store: Path
 
     @cached_property
@@ -121,9 +123,18 @@ class QueueQuestion:
     def _check_words(self) -> None:
         """Checks what holds for every way to play the queue."""
         _ = self.jobs
+        if self.outages.asked:
+            self._check_outages()
         if self.nodes is None and self.placements:
             raise UsageError("--placement: one pool of processors has no places; add --nodes")
         _ = self.held, self.measured
+
+    def _check_outages(self) -> None:
+        self.outages.plan()
+        if self.nodes is None:
+            raise UsageError("--outages and --mtbf-h: one pool of processors has no nodes; add --nodes")
+        if self.solve is not None or self.power.asked or self.keep:
+            raise UsageError("outages go without --solve, --keep and options of power: leave them out")
 
     def check(self) -> None:
         """Checks which options go together where nobody changes running jobs.
@@ -161,6 +172,8 @@ class QueueQuestion:
         Raises:
             UsageError: one is given.
         """
+        if self.outages.asked:
+            raise UsageError("outages go with schedulers that leave running jobs alone: leave them out")
         if self.keep:
             raise UsageError(
                 "--keep keeps runs that nobody changes; leave it out beside schedulers that preempt"

@@ -11,6 +11,7 @@ if TYPE_CHECKING:  # a command loads only what it needs
     from replay.planning.answer import PlanAnswer
     from replay.planning.figures import PlanFigures
     from replay.planning.turning_points import TurningPoint
+    from replay.tracking.contract import TrackedFiles
 
 GIGA = 1e9
 COLUMNS = (
@@ -77,6 +78,13 @@ def _changed(change: "TurningPoint", names: tuple[str, ...]) -> str:
 def _named(text: str, names: tuple[str, ...]) -> str:
     """Returns a text with the names of domains in place of d0, d1, ..."""
     return re.sub(r"\bd(\d+)\b", lambda match: names[int(match[1])], text)
+
+
+def tracked(console: Console, found: "TrackedFiles") -> None:
+    """Prints the files of a tracked run, and the command that shows it."""
+    for name, data in sorted(found.files.items()):
+        console.line(f"{found.folder / name} ({len(data):,} bytes)")
+    console.line(f"{len(found.run.series)} series; show them: {found.tracker.opened(found.folder)}")
 
 
 def exported(console: Console, found: "Export") -> None:

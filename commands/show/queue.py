@@ -16,10 +16,10 @@ if TYPE_CHECKING:  # a command loads only what it needs
     from replay.queueing.changing import ChangingComparison
     from replay.queueing.on_sites import SiteComparison
     from replay.queueing.scenario_run import Compared
+    from twin.nodes.metrics import NodeFigures
+    from twin.nodes.selection import NodeJobs
     from twin.power.accounts import Account
     from twin.queue.metrics import QueueFigures
-    from twin.queue.node_metrics import NodeFigures
-    from twin.queue.node_selection import NodeJobs
     from twin.queue.selection import LogJobs
 
 COLUMNS = (
@@ -30,6 +30,9 @@ NODE_COLUMNS = (
     "policy", "placement", "jobs", "wait s", "p95", "bounded slowdown", "p95", "utilisation %",
     "fragmentation %", "nodes a gang", "racks a gang", "overtaking %",
 )  # fmt: skip
+
+OUTAGE_COLUMNS = ("restarts", "most of a job", "lost GPU h", "availability %")
+"""Beside those of nodes, where there are outages."""
 
 POWER_COLUMNS = (
     "policy", "limits", "wait s", "p95", "bounded slowdown", "kWh", "mean kW", "peak kW", "rise in 30 s kW",
@@ -184,7 +187,11 @@ def on_nodes(console: Console, found: "NodeComparison") -> None:
         f"{len(log.cluster):,} nodes, prediction {found.prediction}"
     )
     rows = [_node_row(policy, place, one) for (policy, place), one in found.figures.items()]
-    console.table(title, NODE_COLUMNS, rows)
+    columns: tuple[str, ...] = NODE_COLUMNS
+    if found.outages.any:
+        columns = (*columns, *OUTAGE_COLUMNS)
+        rows = [(*row, *_outage_cells(one)) for row, one in zip(rows, found.figures.values(), strict=True)]
+    console.table(title, columns, rows)
     _left_out(console, log)
     for (policy, place), run in found.runs.items():
         console.line(f"{policy}, {place}: run {run}")
@@ -285,6 +292,10 @@ def _row(name: str, one: "QueueFigures", sure: "QueueIntervals | None") -> tuple
         one.p95_bounded_slowdown, one.avg_bounded_slowdown_60s, 100 * one.utilisation, one.jain_users,
         100 * one.unfair_jobs, one.makespan_s / 3600, 100 * one.backfilled,
     )  # fmt: skip
+
+
+def _outage_cells(one: "NodeFigures") -> tuple[object, ...]:
+    return one.restarts, one.most_restarts, one.lost_gpu_s / 3600, 100 * one.availability
 
 
 def _node_row(policy: str, place: str, one: "NodeFigures") -> tuple[object, ...]:

@@ -8,6 +8,7 @@ from ingest.core.errors import UsageError
 NAME = "twin"
 MODULE = {
     "ray": "ray", "tensorboard": "tensorboard", "sign": "cryptography", "serve": "fastapi", "s3": "obstore",
+    "mlflow": "mlflow", "wandb": "wandb", "operator": "kopf",
 }  # fmt: skip
 """A module of each extra that a command may need."""
 

@@ -21,10 +21,10 @@ from policy.placement.registry import placement
 from policy.queue.registry import recipe as queue_recipe
 from replay.health.check import Check
 from replay.run import runner
+from twin.nodes.on_nodes import simulate_on_nodes
 from twin.placement.cluster import NodeCluster
 from twin.placement.demands import Demands
 from twin.queue.jobs import QueueJobs
-from twin.queue.on_nodes import simulate_on_nodes
 from twin.queue.simulation import simulate
 from twin.scenario.prepare import load
 from twin.traces.time_range import TimeRange

@@ -20,10 +20,10 @@ from ingest.core.errors import InputError
 from ingest.readers.clusters.openb_lists import NodeList, PodList, node_list, pod_list
 from policy.placement.registry import placement
 from replay.logqueue.go_random import GoRandom
+from twin.nodes.selection import cluster_of, demands_of
 from twin.placement.cluster import MILLI, NodeCluster
 from twin.placement.demands import Demands
 from twin.placement.filling import Filling, fill
-from twin.queue.node_selection import cluster_of, demands_of
 
 PLACED = {
     "01-Random": "random", "02-DotProd": "dot-product", "03-GpuClustering": "clustering",

@@ -5,10 +5,10 @@ from typing import Any
 
 import numpy as np
 
+from twin.nodes.on_nodes import NodeSchedule
 from twin.placement.cluster import MILLI, NodeCluster
 from twin.placement.demands import Demands, Mix, Wants
 from twin.placement.recipe import Int
-from twin.queue.on_nodes import NodeSchedule
 
 Json = dict[str, Any]
 NODES = "nodes"

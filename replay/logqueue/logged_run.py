@@ -22,8 +22,8 @@ from replay.logqueue.run_events import AnySchedule, JobNames, QueueChoices
 from replay.store import run_index
 from replay.store.event_sinks import Compare, DivergenceError, Reached
 from replay.store.run_header import QUEUE, Header, from_payload
+from twin.nodes.on_nodes import NodeSchedule, simulate_on_nodes
 from twin.queue.jobs import UNKNOWN, FailedStarts, Int, QueueJobs
-from twin.queue.on_nodes import NodeSchedule, simulate_on_nodes
 from twin.queue.rules import rule_set
 from twin.queue.simulation import QueueSchedule, simulate
 from twin.sites.simulation import SiteSchedule, simulate_on_sites

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,18 +17,20 @@ from policy.queue.registry import recipe
 from replay.logqueue import run_events
 from replay.logqueue.comparison import read_to_json
 from replay.logqueue.run_events import NO_ORIGIN, QueueOrigin
+from twin.nodes.metrics import NodeFigures, node_figures
+from twin.nodes.on_nodes import check_on_nodes, simulate_on_nodes
+from twin.nodes.outage_plan import OutagePlan
+from twin.nodes.selection import NodeJobs, cluster_of, select_log, select_pods
 from twin.placement.cluster import NodeCluster
 from twin.placement.recipe import Gang, PlacementRecipe
 from twin.queue.jobs import Prediction
-from twin.queue.node_metrics import NodeFigures, node_figures
-from twin.queue.node_selection import NodeJobs, cluster_of, select_log, select_pods
-from twin.queue.on_nodes import check_on_nodes, simulate_on_nodes
 from twin.queue.recipe import QueueRecipe
 from twin.queue.rules import PREDICTSIM, QueueRules
 
 USUAL = ("fcfs", "easy", "easy-sjbf")
 """Schedulers that are compared on nodes if none are named."""
 USUAL_PLACEMENT = next(iter(PLACEMENTS))
+NEVER_OUT = OutagePlan()
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,6 +45,7 @@ class NodeComparison:
     """Ids of the runs that were kept."""
     scenario: str | None = None
     synthetic: bool = False
+    outages: OutagePlan = NEVER_OUT
 
     def to_json(self) -> dict[str, Any]:
         """Returns the object of `twin queue --nodes --json`."""
@@ -56,6 +60,7 @@ class NodeComparison:
             "gpu_models": dict(zip(cluster.models, cluster.gpus_of(range(len(cluster.models))), strict=True)),
             "prediction": self.prediction,
             "rules": self.rules.name,
+            "synthetic_faults": self.outages.mtbf_s > 0,
             "results": [
                 {
                     "policy": policy, "placement": place, "run": self.runs.get((policy, place)),
@@ -69,8 +74,8 @@ class NodeComparison:
 
 def compare_on_nodes(
     source: Path | LakeJobs, nodes: str, policies: Sequence[str] = (), placements: Sequence[str] = (), *,
-    prediction: Prediction = "estimate", rules: QueueRules = PREDICTSIM, keep: Path | None = None,
-    progress: Progress = SILENT,
+    prediction: Prediction = "estimate", rules: QueueRules = PREDICTSIM, outages: OutagePlan = NEVER_OUT,
+    keep: Path | None = None, progress: Progress = SILENT,
 ) -> NodeComparison:  # fmt: skip
     """Returns what each scheduler with each placement makes of the jobs of a log; with `keep` each is a run
     of that store.
@@ -78,15 +83,16 @@ def compare_on_nodes(
     `nodes` are words, as `8 x 8 A100-80, 4 x 8 V100`, or the name of a CSV file of nodes.
 
     Raises: InputError: a file cannot be read or has no job. UsageError: an unknown scheduler or placement,
-        no nodes, or a scheduler that cannot be played on nodes.
+        no nodes, a scheduler that cannot be played on nodes, or jobs that faults let never end.
     """
     recipes = [recipe(name) for name in dict.fromkeys(policies or USUAL)]
     places = [placement(name) for name in dict.fromkeys(placements or (USUAL_PLACEMENT,))]
     log = read_on_nodes(source, nodes, rules, places)
+    log = replace(log, notes=(*log.notes, *outages.notes))
     dataset = source.name.partition("/")[0] if isinstance(source, LakeJobs) else None
     return of_node_jobs(
-        log, recipes, places, prediction=prediction, rules=rules, keep=keep, origin=QueueOrigin(dataset),
-        progress=progress,
+        log, recipes, places, prediction=prediction, rules=rules, outages=outages, keep=keep,
+        origin=QueueOrigin(dataset), progress=progress,
     )  # fmt: skip
 
 
@@ -105,8 +111,8 @@ def read_on_nodes(
 
 def of_node_jobs(
     log: NodeJobs, recipes: Sequence[QueueRecipe], places: Sequence[PlacementRecipe], *,
-    prediction: Prediction, rules: QueueRules, keep: Path | None = None, seed: int = 0,
-    origin: QueueOrigin = NO_ORIGIN, progress: Progress = SILENT,
+    prediction: Prediction, rules: QueueRules, outages: OutagePlan = NEVER_OUT, keep: Path | None = None,
+    seed: int = 0, origin: QueueOrigin = NO_ORIGIN, progress: Progress = SILENT,
 ) -> NodeComparison:  # fmt: skip
     """Returns what schedulers and placements make of jobs that were read; with `keep` each is a run.
 
@@ -120,9 +126,11 @@ def of_node_jobs(
     found, runs = dict[tuple[str, str], NodeFigures](), dict[tuple[str, str], str]()
     for one, place in both:
         progress.advance(0, f"{one.name}, {place.name}")
-        done = simulate_on_nodes(
-            log.jobs, log.demands, log.cluster, one, place, prediction=prediction, rules=rules, seed=seed
-        )
+        played = partial(
+            simulate_on_nodes, log.jobs, log.demands, log.cluster, one, place, prediction=prediction,
+            rules=rules, seed=seed,
+        )  # fmt: skip
+        done = outages.play(log.cluster, log.jobs, played)
         found[one.name, place.name] = node_figures(done)
         if keep is not None:
             runs[one.name, place.name] = run_events.record(
@@ -130,7 +138,7 @@ def of_node_jobs(
                 origin=origin,
             )  # fmt: skip
         progress.advance(1, f"{one.name}, {place.name}")
-    return NodeComparison(log, prediction, rules, found, runs)
+    return NodeComparison(log, prediction, rules, found, runs, outages=outages)
 
 
 def cluster_named(nodes: str) -> tuple[NodeCluster, tuple[str, ...]]:

@@ -17,6 +17,7 @@ from replay.logqueue import logged_power, on_nodes, run_events
 from replay.logqueue.comparison import USUAL, read_to_json
 from replay.logqueue.logged_power import NO_OWNER
 from replay.logqueue.run_events import NO_ORIGIN, QueueOrigin
+from twin.nodes.on_nodes import simulate_on_nodes
 from twin.power.accounts import Account, accounts, charged
 from twin.power.conversion import SUPPLIES
 from twin.power.figures import PowerFigures, power_figures
@@ -25,7 +26,6 @@ from twin.power.powered_queue import PowerChoices, PoweredSchedule, simulate_wit
 from twin.power.site_power import MW_PER_W
 from twin.queue.jobs import UNKNOWN, Prediction
 from twin.queue.metrics import QueueFigures, figures
-from twin.queue.on_nodes import simulate_on_nodes
 from twin.queue.rules import PREDICTSIM, QueueRules
 from twin.queue.selection import LogJobs, select
 

@@ -26,12 +26,12 @@ from replay.logqueue.logged_sites import SITES
 from replay.store import run_index
 from replay.store.event_sinks import Sink
 from replay.store.run_header import QUEUE, Header, opening
+from twin.nodes.metrics import node_figures
+from twin.nodes.on_nodes import NodeSchedule
+from twin.nodes.selection import NodeJobs
 from twin.power.powered_queue import PowerChoices
 from twin.queue.jobs import UNKNOWN, FailedStarts, Int, Prediction, QueueJobs
 from twin.queue.metrics import figures
-from twin.queue.node_metrics import node_figures
-from twin.queue.node_selection import NodeJobs
-from twin.queue.on_nodes import NodeSchedule
 from twin.queue.rules import QueueRules
 from twin.queue.selection import LogJobs
 from twin.queue.simulation import QueueSchedule

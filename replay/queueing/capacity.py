@@ -25,11 +25,11 @@ from policy.queue.registry import recipe
 from replay.logqueue import on_nodes
 from replay.logqueue.comparison import read_to_json
 from replay.logqueue.logged_run import used_processors
+from twin.nodes.on_nodes import simulate_on_nodes
 from twin.placement.cluster import NodeCluster
 from twin.placement.demands import Demands, possible
 from twin.queue.jobs import Prediction, QueueJobs
 from twin.queue.metrics import QueueFigures, figures
-from twin.queue.on_nodes import simulate_on_nodes
 from twin.queue.recipe import QueueRecipe
 from twin.queue.rules import QueueRules
 from twin.queue.selection import LogJobs, select

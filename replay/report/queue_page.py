@@ -13,9 +13,9 @@ from replay.report.drawing.formatting import percent, plain, time_unit
 from replay.report.drawing.plot import LiveChart
 from replay.report.drawing.section import Section, chart_section, document, section
 from replay.store import run_index
+from twin.nodes.metrics import mean_fragmentation
 from twin.queue.jobs import UNKNOWN, Float, Int
 from twin.queue.metrics import bounded_slowdowns, figures, waits_s
-from twin.queue.node_metrics import mean_fragmentation
 from twin.queue.simulation import QueueSchedule
 
 POINTS = 800

@@ -62,10 +62,12 @@ async def dry_run(request: Request, client: Reader, question: DryRun | None = No
 async def admission(request: Request, client: Reader, job: Admission) -> Json:
     """Returns when a job that is not submitted yet could start, its tokens/s, its egress and price."""
     session = session_of(request)
+    gpus = {_domain(session, name): count for name, count in job.gpus.items()}
     now = await wrap_future(session.ask(partial(questions.moment, session)))
-    return await run_in_threadpool(
-        questions.admission, session, now, job.model, job.job, job.tokens, job.present_job_tokens_left
+    asked = questions.AdmissionQuestion(
+        job.model, job.job, job.tokens, job.present_job_tokens_left, gpus, job.plan
     )
+    return await run_in_threadpool(questions.admission, session, now, asked)
 
 
 @router.post("/mode", response_model=ModeNow)

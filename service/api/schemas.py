@@ -38,6 +38,8 @@ class Admission(Body):
     job: Annotated[Json, Field(max_length=64)] = {}  # keys of `job` in a scenario that differ from its own
     tokens: Tokens | None = None  # that it is to train
     present_job_tokens_left: Tokens | None = None
+    gpus: Annotated[dict[Name, Annotated[int, Field(ge=0, le=10**6)]], Field(max_length=256)] = {}
+    plan: Json | None = None  # one for the job, whose iteration is timed beside
 
 
 class Mode(Body):

@@ -3,19 +3,20 @@
 import copy
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
-from ingest.core.errors import InfeasibleError, UsageError
+from ingest.core.errors import DamageError, InfeasibleError, UsageError
+from ingest.core.units import NS_PER_S
 from policy.core.protocol import Decision, Policy
 from policy.search.plan_search import best_plans
 from replay.run.loop import action
-from replay.store.decision_codec import decision_to_json, plan_to_json
+from replay.store.decision_codec import decision_to_json, plan_from_json, plan_to_json
 from service.session.session import Session
 from twin.core.view import View
-from twin.estimation.estimator import Estimator
+from twin.estimation.estimator import DEAD, Estimator
 from twin.estimation.iteration_estimate import IterationEstimate
 from twin.scenario import cluster_and_jobs
 from twin.settings.scenario_file import JobSettings
@@ -97,39 +98,64 @@ def _reasons(now: Moment, what: str, decision: Decision, supposed: bool) -> list
     return found
 
 
-def admission(
-    session: Session, now: Moment, model: str, settings: Json, tokens: int | None, left: int | None
-) -> Json:
-    """Returns when a job not submitted yet could start, and its tokens/s, egress and price on the free GPUs.
+@dataclass(frozen=True, slots=True)
+class AdmissionQuestion:
+    """A job that is not submitted yet.
 
     `settings` replace keys of the scenario's job, `tokens` is what it is to train, `left` what the present
-    job has still to train, after which its GPUs are free.
+    job has still to train, after which its GPUs are free. `gpus` gives domains other GPUs than are known, and
+    `plan` is one for the job, whose iteration is timed beside.
+    """
+
+    model: str
+    settings: Json
+    tokens: int | None = None
+    left: int | None = None
+    gpus: Mapping[int, int] = field(default_factory=dict)
+    plan: Json | None = None
+
+
+def admission(session: Session, now: Moment, asked: AdmissionQuestion) -> Json:
+    """Returns when a job not submitted yet could start, and its tokens/s, egress and price on the free GPUs.
 
     Raises:
-        UsageError: an unknown model, or settings that do not fit.
+        UsageError: an unknown model, settings that do not fit, or a plan that is none for this job.
     """
-    scenario = session.setup.scenario
+    scenario, settings, view = session.setup.scenario, asked.settings, _altered(now.view, {}, asked.gpus)
     try:
         own = JobSettings.model_validate_json(_merged(scenario.job, settings))
     except ValueError as error:
         raise UsageError(f"job: {error}") from error
-    spec = cluster_and_jobs.job(scenario, model, own)
+    spec = cluster_and_jobs.job(scenario, asked.model, own)
     estimator = session.setup.estimator(spec)
-    held = [0] * len(now.view.free_gpus)
-    for share in () if now.view.plan is None else now.view.plan.shares:
+    held = [0] * len(view.free_gpus)
+    for share in () if view.plan is None else view.plan.shares:
         held[share.domain] = len(share.gpus)
-    beside = [max(0, free - used) for free, used in zip(now.view.free_gpus, held, strict=True)]
-    at_once = _best(estimator, now.view, beside)
-    alone = _best(estimator, now.view, list(now.view.free_gpus))
-    wait_s = None if left is None else _seconds_left(session, now.view, left)
+    beside = [max(0, free - used) for free, used in zip(view.free_gpus, held, strict=True)]
+    at_once = _best(estimator, view, beside)
+    alone = _best(estimator, view, list(view.free_gpus))
+    wait_s = None if asked.left is None else _seconds_left(session, view, asked.left)
     return {
-        "model": model,
+        "model": asked.model,
         "free_gpus": _by_name(session, beside),
         "starts_in_s": 0.0 if at_once else wait_s if alone else None,
+        "given_iteration_s": None if asked.plan is None else _given_s(estimator, view, asked.plan),
         "reason": _why_wait(at_once is not None, alone is not None, wait_s),
-        "now": None if at_once is None else _figures(session, *at_once, tokens),
-        "alone": None if alone is None else _figures(session, *alone, tokens),
+        "now": None if at_once is None else _figures(session, *at_once, asked.tokens),
+        "alone": None if alone is None else _figures(session, *alone, asked.tokens),
     }
+
+
+def _given_s(estimator: Estimator, view: View, value: Json) -> float | None:
+    """Seconds of an iteration of a given plan; None: a dead link."""
+    try:
+        plan = plan_from_json(value)
+    except DamageError as error:
+        raise UsageError("plan: it is none") from error
+    if plan is None or (problems := estimator.problems(plan)):
+        raise UsageError(f"plan: it cannot run: {'; '.join(problems) if plan else 'it is empty'}")
+    ns = estimator.iter_ns(plan, view.forecast.links(), view.slowdown)
+    return None if ns == DEAD else ns / NS_PER_S
 
 
 def _merged(job: JobSettings, settings: Json) -> str:
@@ -169,6 +195,10 @@ def _figures(session: Session, plan: Any, estimate: IterationEstimate, each: int
     )
     return {
         "plan": plan_to_json(plan),
+        "placement": [
+            {"domain": session.setup.cluster.domains[share.domain].name, "gpus": len(share.gpus)}
+            for share in plan.shares
+        ],
         "iteration_s": estimate.iter_s,
         "tokens_per_s": rate,
         "egress_bytes_per_s": float(estimate.wan_bytes.sum()) / estimate.iter_s,

@@ -3,7 +3,8 @@
     python -m tests.real.kubernetes_schemas FOLDER
 
 FOLDER is an export. Needs `kubernetes-validate`, which has the schemas of every release. JobSet and Kueue are
-no part of Kubernetes: of a JobSet the template of each job is checked, as the Job that it makes.
+no part of Kubernetes: of a JobSet the template of each job is checked, as the Job that it makes. The objects
+of `configs/operations/kubernetes` are checked beside.
 """
 
 import sys
@@ -11,6 +12,8 @@ from pathlib import Path
 
 import kubernetes_validate
 import yaml
+
+from ingest.core import resources
 
 RELEASES = ("1.30", "1.37")
 
@@ -21,6 +24,8 @@ def main(folder: Path) -> None:
     for one in job_set["spec"]["replicatedJobs"]:
         head = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": one["name"]}}
         objects.append({**head, **one["template"]})
+    operator = resources.configs("operations") / "kubernetes" / "operator.yaml"
+    objects += yaml.safe_load_all(operator.read_text())
     for release in RELEASES:
         for one in objects:
             kubernetes_validate.validate(one, release, strict=True)

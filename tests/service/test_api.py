@@ -74,6 +74,17 @@ def test_admission_says_when_and_how_fast(client: TestClient) -> None:
     assert fitting["tokens_per_s"] > 0 and fitting["whole"]["seconds"] == pytest.approx(
         -(-(10**6) // (fitting["tokens_per_s"] * fitting["iteration_s"])) * fitting["iteration_s"]
     )
+    shares = fitting["plan"]["shares"]
+    assert fitting["placement"] == [
+        {"domain": f"d{share['domain']}", "gpus": len(share["gpus"])} for share in shares
+    ]
+    fewer = {**job, "gpus": {"d0": 0}, "plan": fitting["plan"]}
+    supposed = client.post("/v1/admission", json=fewer).json()
+    assert supposed["given_iteration_s"] == pytest.approx(fitting["iteration_s"])
+    assert supposed["free_gpus"]["d0"] == 0
+    assert "d0" not in {one["domain"] for one in supposed["alone"]["placement"]}
+    for wrong in ({"gpus": {"mars": 1}}, {"plan": {"shares": []}}, {"plan": {**fitting["plan"], "dp": 7}}):
+        assert 400 <= client.post("/v1/admission", json={**job, **wrong}).status_code < 500
     too_large = client.post("/v1/admission", json={"model": "gpt3-175b"}).json()
     assert too_large["starts_in_s"] is None and too_large["reason"].startswith("no plan fits")
 

@@ -221,7 +221,9 @@ def test_a_question_changes_nothing(start: Start, tmp_path: Path) -> None:
     answer = questions.dry_run(now, {(0, 1): 0.0, (1, 0): 0.0}, {2: 0})
     assert answer["why_not_now"][0] == "the question supposes other links or GPUs"
     assert questions.dry_run(now, {}, {})["plan_in_force"] == session.published.plan
-    fitting = questions.admission(session, now, "gpt2-1.5b", {"global_batch": 8}, 10**6, 10**6)
+    fitting = questions.admission(
+        session, now, questions.AdmissionQuestion("gpt2-1.5b", {"global_batch": 8}, 10**6, 10**6)
+    )
     assert fitting["alone"]["tokens_per_s"] > 0 and fitting["alone"]["whole"]["seconds"] > 0
     session.decide().result(20)
     session.close()

@@ -5,6 +5,7 @@ from pathlib import Path
 from tests.support.commands import SINGLE, STATIC
 
 REPOSITORY = Path(__file__).resolve().parents[2]
+OUTAGES = str(REPOSITORY / "docs/guides/outages.csv")
 MEGATRON = "--num-layers 24 --hidden-size 2048 --num-attention-heads 16 --global-batch-size 64 --bf16"
 COMMANDS: dict[str, list[str]] = {
     "ingest": ["ingest", "traces"],
@@ -28,6 +29,10 @@ COMMANDS: dict[str, list[str]] = {
     "queue --keep": ["queue", "examples/queue.swf", "-p", "easy", "--keep"],
     "queue --changes": ["queue", "examples/queue.swf", "-p", "easy", "-p", "srtf", "--changes", "steady"],
     "queue --power-cap": ["queue", "examples/queue.swf", "-p", "easy", "--power-cap", "30kW"],
+    "queue --outages": [
+        "queue", "examples/queue.swf", "-p", "easy", "--nodes", "10 x 8 V100", "--outages",
+        OUTAGES,
+    ],
     "replay": ["replay", "-p", "static"],
     "replay --run": ["replay", "--run", STATIC],
     "replay --run --until": ["replay", "--run", STATIC, "--until", "600"],
@@ -79,6 +84,7 @@ SCHEMAS = {
     "queue --keep": "twin.queue/1",
     "queue --changes": "twin.queue/1",
     "queue --power-cap": "twin.queue/1",
+    "queue --outages": "twin.queue/1",
     "replay": "twin.replay/1",
     "bench": "twin.compare/1",
     "sql": "twin.sql/1",
@@ -119,6 +125,7 @@ MISTAKES: dict[str, list[str]] = {
     "plan --beside": ["plan", "--beside", "nobody"],
     "export --to": ["export", STATIC, "--to", "nemo"],
     "export of nothing": ["export", "{tmp}/no-plan.yaml", "--to", "megatron"],
+    "export --to mlflow --nearest": ["export", STATIC, "--to", "mlflow", "--nearest"],
     "export --decision": ["export", STATIC, "--to", "megatron", "--decision", "99999"],
     "queue of nothing": ["queue", "{tmp}/no-log.swf"],
     "queue of a table": ["queue", str(REPOSITORY / "docs/guides/cases.csv")],
@@ -138,6 +145,17 @@ MISTAKES: dict[str, list[str]] = {
     "queue --rules": ["queue", "examples/queue.swf", "--rules", "mine"],
     "queue --prediction": ["queue", "examples/queue.swf", "--prediction", "best"],
     "queue --processors": ["queue", "examples/queue.swf", "--processors", "0"],
+    "queue --outages on one pool": ["queue", "examples/queue.swf", "--mtbf-h", "5"],
+    "queue --outages of no node": [
+        "queue", "examples/queue.swf", "--nodes", "2 x 8 V100", "--outages", OUTAGES,
+    ],
+    "queue --outages that are drawn": [
+        "queue", "examples/queue.swf", "--nodes", "9 x 8 A100", "--outages", OUTAGES,
+        "--mtbf-h", "9",
+    ],
+    "queue --outages --keep": [
+        "queue", "examples/queue.swf", "--nodes", "9 x 8 A100", "--mtbf-h", "9", "--keep",
+    ],
     "queue of two": ["queue", "examples/queue.swf", "--dataset", "synthetic-tri"],
     "queue --dataset": ["queue", "--dataset", "no-such-set"],
     "audit --job": ["audit", STATIC, "--job", "1"],

@@ -6,11 +6,16 @@ from typing import Any
 import numpy as np
 from hypothesis import strategies as st
 
+from ingest.core.units import NS_PER_S
 from policy.placement.registry import PLACEMENTS
 from tests.support.queues import PLAYABLE, RECIPES
+from twin.nodes import kernel, referee
+from twin.nodes.faults import BROKEN, faults_of, interruptions
+from twin.nodes.outages import NO_OUTAGES, NodeOutages
 from twin.placement.cluster import NodeCluster
 from twin.placement.demands import Demands, possible
-from twin.queue import node_kernel, node_referee
+from twin.placement.plain import Piece
+from twin.placement.recipe import Int
 from twin.queue.jobs import PREDICTIONS, QueueJobs
 from twin.queue.referee import Promise, ignore
 
@@ -73,20 +78,41 @@ def cases(draw: st.DrawFn, most: int = 16, names: Sequence[str] = tuple(RECIPES)
     )  # fmt: skip
 
 
-def both(case: tuple[Any, ...], promise: Promise = ignore) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
-    """Returns starts, who overtook, and places, of the kernel and of the referee, which says reservations."""
+@st.composite
+def outages(draw: st.DrawFn, nodes: int) -> NodeOutages:
+    """Up to eight faults and drains, which may overlap, in whole seconds."""
+    rows = []
+    for _ in range(draw(st.integers(0, 8))):
+        down, lasts = draw(st.integers(0, draw(st.sampled_from((6, 30, 400))))), draw(st.integers(1, 20))
+        node, drain = draw(st.integers(0, nodes - 1)), draw(st.booleans())
+        rows.append((node, down * NS_PER_S, (down + lasts) * NS_PER_S, drain))
+    return NodeOutages.of_rows(rows)
+
+
+def both(
+    case: tuple[Any, ...], promise: Promise = ignore, out: NodeOutages = NO_OUTAGES, interval_s: int = 0
+) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+    """Returns starts, who overtook, places, and runs that faults ended, of the kernel and of the referee,
+    which says reservations."""
     jobs, asked, cluster, placement, recipe, rules, prediction, seed = case
     played = jobs.cut_at_estimate() if rules.cuts else jobs
     predicted = played.predicted_ns(prediction)
     keys = recipe.keys(played, predicted)
-    site = node_kernel.site_of(cluster, asked, placement, seed)
-    start, overtook = node_kernel.play(played, predicted, site, keys, recipe.backfill, rules)
+    site = kernel.site_of(cluster, asked, placement, seed)
+    faults = faults_of(out, len(cluster), interval_s * NS_PER_S, 16 * len(jobs), 400 * len(jobs))
+    start, overtook = kernel.play(played, predicted, site, keys, recipe.backfill, rules, faults)
     width = int(cluster.gpus.max())
-    places = [
-        [divmod(int(slot), width) for slot in site.slots[site.first[job] : site.first[job + 1]]]
-        for job in range(len(jobs))
-    ]
-    referee = node_referee.play(
-        played, predicted, cluster, asked, placement, keys, recipe.backfill, rules, seed, promise
-    )
-    return (start.tolist(), overtook.tolist(), places), referee
+    places = [_pieces(site.slots, site.first, job, width) for job in range(len(jobs))]
+    ended, found = int(faults.counts[BROKEN]), interruptions(faults, site.first)
+    columns = (found.job, found.start_ns, found.end_ns, found.kept_ns, found.backfilled)
+    rows = list(zip(*(column[:ended].tolist() for column in columns), strict=True))
+    broken = [(*row, _pieces(found.slots, found.first, at, width)) for at, row in enumerate(rows)]
+    plain = referee.play(
+        played, predicted, cluster, asked, placement, keys, recipe.backfill, rules, seed, promise, out,
+        interval_s * NS_PER_S,
+    )  # fmt: skip
+    return (start.tolist(), overtook.tolist(), places, broken), plain
+
+
+def _pieces(slots: Int, first: Int, at: int, width: int) -> list[Piece]:
+    return [divmod(int(slot), width) for slot in slots[first[at] : first[at + 1]]]

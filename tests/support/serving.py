@@ -2,10 +2,13 @@
 
 import multiprocessing
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from itertools import permutations
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import pytest
@@ -53,6 +56,26 @@ def toy_session(
     session = Session(store, setup.scenario, SessionSettings(policy, None, mode, order_s))
     session.start()
     return session
+
+
+@contextmanager
+def listening(store: Path) -> Iterator[str]:
+    """The address of a service of the toy world in a thread of this process."""
+    import uvicorn
+
+    from service.api.app import ApiSettings, make_app
+
+    with pytest.MonkeyPatch.context() as patch:
+        session = toy_session(store, patch)
+        server = uvicorn.Server(uvicorn.Config(make_app(session, ApiSettings()), port=0, log_level="error"))
+        thread = Thread(target=server.run)
+        thread.start()
+        while not server.started:
+            time.sleep(0.01)
+        yield f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
+        server.should_exit = True
+        thread.join()
+        session.close()
 
 
 PROCESSES = multiprocessing.get_context("forkserver")

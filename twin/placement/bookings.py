@@ -4,7 +4,7 @@ A booking is a job's slots from a begin to an end, as a resource manager plans i
 over time (Slurm's backfill; Yoo, Jette and Grondona, JSSPP 2003). Begins and ends stand in one list by time,
 ends first. A job fits at a time if it can be placed on the nodes as they are at their least until its end:
 of each GPU, of CPU and of memory the least that is left, of jobs of each size the most. It keeps its slots.
-`twin/queue/node_referee.py` has the same meaning in plain Python.
+`twin/nodes/referee.py` has the same meaning in plain Python.
 """
 
 from typing import NamedTuple
@@ -83,7 +83,8 @@ def book(
 ) -> None:  # fmt: skip
     """Gives a job that has no booking the earliest place from `time` on, and writes its slots down.
 
-    `nodes` are as they are now; the list holds ends of running jobs, begins and ends of waiting ones.
+    `nodes` are as they are now; the list holds ends of running jobs, begins and ends of waiting ones. A job
+    that does not fit on nodes that are not out gets no booking.
     """
     at, of, signs, count = booked.at, booked.job, booked.sign, booked.listed[0]
     kind, begin, i, full = class_of[job], time, 0, time - 1
@@ -99,7 +100,9 @@ def book(
             )
             if full < begin and could(booked.least, wants, kind, rule.gang[kind]):
                 break
-        begin = at[i]  # there is one: a job fits on idle nodes
+        if i == count:
+            return
+        begin = at[i]
     if begin > LAST_NS:
         booked.listed[1] = 1
         begin = LAST_NS

@@ -137,6 +137,8 @@ def rooms(nodes: Nodes, wants: Wants, kind: int, model: int) -> int:
     for n in range(len(nodes.gpus)):
         if nodes.model[n] == model:
             most = nodes.whole[n]
+            if most == 0:  # nor CPU, where the node is out
+                continue
             if cpu:
                 most = min(most, nodes.cpu[n] // cpu)
             if memory:
@@ -218,7 +220,7 @@ def _rack_for(nodes: Nodes, wants: Wants, kind: int, model: int) -> int:
         for at in range(find_able(nodes, wants, kind, rest, model, ANY, most)):
             count[nodes.rack[nodes.able[at]], 1] += 1
     for n in range(most):
-        if nodes.model[n] == model:
+        if nodes.model[n] == model and nodes.cpu[n] >= 0:  # a node that is out has less than none
             count[nodes.rack[n], 2] += nodes.total[n]
     best = -1
     for rack in range(len(count)):

@@ -18,8 +18,8 @@ WORD = 2**64 - 1
 
 @dataclass
 class PlainNode:
-    """One node: its model and rack, what is left of each GPU, of CPU and memory, and the sizes of jobs on its
-    GPUs."""
+    """One node: its model and rack, what is left of each GPU, of CPU and memory, the sizes of jobs on its
+    GPUs, and the outages that it is in."""
 
     model: int
     rack: int
@@ -27,6 +27,7 @@ class PlainNode:
     cpu: int
     memory: int
     sizes: Counter[int] = field(default_factory=Counter)
+    outages: int = 0
 
     @property
     def whole(self) -> int:
@@ -41,7 +42,8 @@ def at_least(states: Sequence[Sequence[PlainNode]]) -> list[PlainNode]:
         left = [min(one) for one in zip(*(node.left for node in seen), strict=True)]
         sizes = reduce(or_, (node.sizes for node in seen), Counter[int]())
         cpu, memory = min(node.cpu for node in seen), min(node.memory for node in seen)
-        found.append(PlainNode(seen[0].model, seen[0].rack, left, cpu, memory, sizes))
+        one = seen[0]
+        found.append(PlainNode(one.model, one.rack, left, cpu, memory, sizes, one.outages))
     return found
 
 
@@ -118,7 +120,8 @@ class PlainNodes:
 
     def free(self, model: int, rack: int) -> int:
         """Returns what is left of the GPUs of a model in a rack."""
-        return sum(sum(node.left) for node in self.nodes if (node.model, node.rack) == (model, rack))
+        there = [node for node in self.nodes if (node.model, node.rack) == (model, rack)]
+        return sum(sum(node.left) for node in there if not node.outages)
 
     def could(self, kind: int) -> bool:
         """Returns True if a job of a class can be placed now."""
@@ -158,7 +161,8 @@ class PlainNodes:
         node, wants, units = self.nodes[n], self.wants, max(gpus, 1)
         if node.cpu < wants.cpu[kind] * units or node.memory < wants.memory[kind] * units:
             return False
-        if (model is not None and node.model != model) or (rack is not None and node.rack != rack):
+        elsewhere = rack is not None and node.rack != rack
+        if node.outages or elsewhere or (model is not None and node.model != model):
             return False
         able = [left for left in node.left if left >= wants.milli[kind]]
         return gpus == 0 or (bool(wants.allowed[kind, node.model]) and len(able) >= gpus)

@@ -5,11 +5,11 @@ import numpy as np
 from ingest.core.errors import UsageError
 from twin.core.gpu_models import preset
 from twin.costs.energy import busy_w
+from twin.nodes.on_nodes import NodeSchedule
 from twin.placement.cluster import MILLI, NodeCluster
 from twin.power.conversion import NOTHING_LOST, ConversionChain
 from twin.power.site_power import PowerModel, SitePower, power_of
 from twin.power.step_series import Int
-from twin.queue.on_nodes import NodeSchedule
 
 
 def gpu_powers(cluster: NodeCluster) -> list[PowerModel]:

@@ -5,6 +5,5 @@ treats events of one instant). Out: a `QueueSchedule` with every start, and its 
 `kernel.py` is the compiled event loop (on the arrays of `pool.py`), with `reservations.py` for conservative
 backfilling; `referee.py` is the same in SimPy, which tests hold it equal to; `scoring.py` is an order that a
 network makes; `theory.py` has the formulas of queueing theory. Start with `simulation.py`. The same on nodes,
-where a job needs a place: `on_nodes.py`, with `node_kernel.py`, `node_referee.py`, `node_selection.py` and
-`node_metrics.py`.
+where a job needs a place: the room `twin/nodes`.
 """

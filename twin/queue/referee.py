@@ -55,7 +55,7 @@ class _Running:
 
 @dataclass
 class Referee:
-    """The events and passes of one pool; `node_referee.py` gives jobs places."""
+    """The events and passes of one pool; `twin/nodes/referee.py` gives jobs places."""
 
     jobs: QueueJobs
     predicted: Int
@@ -123,8 +123,13 @@ class Referee:
         self.running[job] = _Running(now + self.run_ns[job], now + self.expected[job], next(self.turns))
         if overtakes:
             self.overtook.add(job)
-        rank = LATE if self.rules.submissions_first else EARLY
-        At(self.env, self.run_ns[job], rank).callbacks.append(lambda _: self.terminated(job))
+        rank, one = LATE if self.rules.submissions_first else EARLY, self.running[job]
+        At(self.env, self.run_ns[job], rank).callbacks.append(lambda _: self.over(job, one))
+
+    def over(self, job: int, one: _Running) -> None:
+        """Ends a run, unless it has been ended before."""
+        if self.running.get(job) is one:
+            self.terminated(job)
 
     def free(self) -> int:
         """Returns processors that a pass may give away."""
@@ -137,16 +142,23 @@ class Referee:
         if keys.scorer:
             return -self.score(job) if job in sorted(self.queue)[:CANDIDATES] else math.inf
         if keys.usage != "none":
-            runs = [
-                (self.size[one], begin, now + 1 if one in self.running else begin + self.run_ns[one])
-                for one, begin in self.started.items()
-                if self.jobs.user[one] == self.jobs.user[job]
-            ]
-            return usage_of(keys, runs, now)
+            return usage_of(keys, self.runs_of(int(self.jobs.user[job])), now)
         if not keys.power:
             return float(keys.static[job])
         aged = (now - self.submit[job]) / NS_PER_S / float(keys.scale[job])
         return -(aged * aged * aged if keys.power == 3 else aged) * float(keys.factor[job])
+
+    def runs_of(self, user: int) -> list[tuple[int, int, int]]:
+        """Returns processors, begin and end of the runs of a user; one that goes on ends in the future."""
+        return [
+            (
+                self.size[one],
+                begin,
+                int(self.env.now) + 1 if one in self.running else begin + self.run_ns[one],
+            )
+            for one, begin in self.started.items()
+            if self.jobs.user[one] == user
+        ]
 
     def score(self, job: int) -> float:
         """Returns what the network says of a waiting job."""
@@ -256,13 +268,14 @@ class Referee:
             del self.reserved[job]
             self.reserved[job] = self.earliest(job)
         for job in self.queue:
-            if job not in self.reserved:
-                self.reserved[job] = self.earliest(job)
-            self.promise(self.env.now, job, self.reserved[job])
+            if job not in self.reserved and (begin := self.earliest(job)) >= 0:
+                self.reserved[job] = begin
+            if job in self.reserved:
+                self.promise(self.env.now, job, self.reserved[job])
         self.ended = False
         now = self.env.now
-        due = [job for job in self.queue if self.reserved[job] == now]
-        waiting = [job for job in self.queue if self.reserved[job] != now]
+        due = [job for job in self.queue if self.reserved.get(job) == now]
+        waiting = [job for job in self.queue if self.reserved.get(job) != now]
         for job in due:
             place = self.queue.index(job)
             self.start(job, overtakes=any(other in waiting for other in self.queue[:place]))

@@ -5,6 +5,7 @@ starts one task a GPU over all components at once, in the order of the ranks. So
 Job Support" and sbatch(1).
 """
 
+import re
 from collections.abc import Mapping, Sequence
 from itertools import groupby
 from math import ceil
@@ -34,6 +35,8 @@ export RANK="$SLURM_PROCID" LOCAL_RANK="$SLURM_LOCALID"
 exec "$@"
 """
 COMMAND = "./task.sh python train.py"
+MARKED = re.compile("[A-Za-z0-9_.+-]+")
+"""Names of models that the plug-in of `configs/operations/slurm` takes from a comment."""
 
 
 class SlurmTarget:
@@ -61,9 +64,10 @@ class SlurmTarget:
             "On a cluster whose nodes are in several sites (or a federation that takes heterogeneous jobs), "
             f"give nodes the features {features}, or write partitions into `job.sbatch` in their place; "
             "this folder must be seen by all nodes:\n\n    chmod +x task.sh && sbatch job.sbatch\n\n"
-            "`sbatch --test-only job.sbatch` asks the scheduler without submitting. `train.py` trains the "
-            "plan with synthetic tokens; to run another framework put its command in the place of "
-            f"`{COMMAND}`, it finds RANK, LOCAL_RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT."
+            "`sbatch --test-only job.sbatch` asks the scheduler without submitting. The comment `twin:...` "
+            "asks a running `twin serve` where the cluster has the plug-in of `configs/operations/slurm`. "
+            "`train.py` trains the plan with synthetic tokens; to run another framework put its command in "
+            f"the place of `{COMMAND}`, it finds RANK, LOCAL_RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT."
         )
 
 
@@ -102,6 +106,8 @@ def batch_script(job: PlannedJob) -> str:
 def _directives(job: PlannedJob, site: str, nodes: Sequence[HostNode], *, first: bool) -> str:
     tasks, most = sum(len(node.gpus) for node in nodes), len(nodes[0].gpus)
     lines = [f"--job-name={rank_map.plain(job.name)}", f"--time={time_limit(job)}"] if first else []
+    if first and MARKED.fullmatch(job.model.name):
+        lines.append(f"--comment=twin:{job.model.name},global_batch={job.job.global_batch}")
     lines += [
         f"--constraint={site}", f"--nodes={len(nodes)}", f"--ntasks={tasks}", f"--ntasks-per-node={most}",
         f"--gpus-per-node={most}", "--exclusive",

@@ -93,10 +93,15 @@ def schema() -> dict[str, Any]:
             "zero": {"type": "integer", "minimum": 0, "maximum": 3}, "parts": _list(part),
             "routes": {"type": "array", "items": _list(TEXT, 3)},
         },
-        {"expectedIterationSeconds": {"type": "number", "minimum": 0}},
+        {
+            "expectedIterationSeconds": {"type": "number", "minimum": 0},
+            # For the operator (service/operator); without it they mean nothing.
+            "image": TEXT, "queue": TEXT, "follow": _one_of("never", "lost", "better"),
+            "minGain": {"type": "number", "minimum": 0}, "pauseSeconds": {"type": "number", "minimum": 0},
+            "horizonSeconds": {"type": "number", "minimum": 1},
+        },
     )  # fmt: skip
-    phase = _one_of("Pending", "Running", "Moving", "Finished", "Failed")
-    status = {"type": "object", "properties": {"phase": phase, "message": {"type": "string"}}}
+    status = {"type": "object", "properties": _status()}
     return {
         "type": "object",
         "required": ["spec"],
@@ -104,6 +109,18 @@ def schema() -> dict[str, Any]:
             "apiVersion": {"type": "string"}, "kind": {"type": "string"}, "metadata": {"type": "object"},
             "spec": spec, "status": status,
         },
+    }  # fmt: skip
+
+
+def _status() -> dict[str, Any]:
+    """What the operator writes: `service.operator.plan_object.PlanState`."""
+    return {
+        "phase": _one_of("Pending", "Running", "Moving", "Finished", "Failed"),
+        "message": {"type": "string"}, "revision": FROM_ZERO, "observedGeneration": FROM_ZERO,
+        "model": TEXT, "globalBatch": COUNT, "planDigest": {"type": "string"},
+        "plan": {"type": "object", "x-kubernetes-preserve-unknown-fields": True},
+        "gpus": {"type": "object", "additionalProperties": FROM_ZERO},
+        "expectedIterationSeconds": {"type": "number", "minimum": 0},
     }  # fmt: skip
 
 

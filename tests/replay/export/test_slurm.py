@@ -51,6 +51,7 @@ def test_each_domain_is_a_component_in_the_order_of_the_pipeline() -> None:
     assert [c["constraint"] for c in (one, two, three)] == ["ap-northeast-1", "us-east-1", "eu-west-1"]
     assert {(c["nodes"], c["ntasks"], c["gpus-per-node"]) for c in (one, two, three)} == {("1", "4", "4")}
     assert one["job-name"] == "tri-7b" and "job-name" not in two
+    assert one["comment"] == "twin:llama2-7b,global_batch=32" and "comment" not in two
 
 
 def test_a_plan_in_one_domain_is_an_ordinary_job() -> None:

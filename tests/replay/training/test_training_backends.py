@@ -26,9 +26,11 @@ from policy.hippo.training.imitation import logged_demonstrations
 from policy.hippo.training.rollout_workers import InProcessWorkers
 from replay.live.training_curves import TrainingCurves
 from replay.offpolicy.demonstrations import AHEAD, logged
-from replay.report import tensorboard
 from replay.run import runner
 from replay.store import checkpoint_registry, run_index
+from replay.tracking.contract import track
+from replay.tracking.tensorboard_events import TensorboardEvents
+from replay.tracking.tracked_run import tracked
 from replay.training import train as training_run
 from replay.training.train import Team, TrainingResult
 from tests.support import toys
@@ -51,6 +53,9 @@ import json
 import sys
 from pathlib import Path
 from replay.training import train as training_run
+from replay.tracking.contract import track
+from replay.tracking.tensorboard_events import TensorboardEvents
+from replay.tracking.tracked_run import tracked
 from tests.support import toys
 from tests.support.worlds import toy_scenario
 from twin.scenario import prepare
@@ -126,24 +131,14 @@ def test_the_curve_is_read_back_from_tensorboard(
 
     store, done = trained
     assert done.run_id is not None
-    path = tensorboard.export(store, done.run_id, tmp_path)
-    assert tensorboard.export(store, done.run_id, tmp_path) == path
+    made = track(TensorboardEvents(), tracked(store, done.run_id), tmp_path)
+    made.write(force=False)
+    (path,) = (tmp_path / name for name in made.files)
     found = EventAccumulator(str(path.parent)).Reload()
     rewards = found.Scalars("ppo/reward")
     assert [point.step for point in rewards] == [128, 256]
     assert np.isfinite([point.value for point in rewards]).all()
     assert {"ppo/validation_score", "imitation/loss"} <= set(found.Tags()["scalars"])
-
-
-def test_without_the_extra_the_message_says_what_to_install(
-    trained: tuple[Path, TrainingResult], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    store, done = trained
-    assert done.run_id is not None
-    monkeypatch.setitem(sys.modules, "tensorboard.compat.proto.event_pb2", None)
-    with pytest.raises(UsageError, match=r"needs the extra 'tensorboard': python -m pip install "):
-        tensorboard.export(store, done.run_id, tmp_path)
-    assert list(tmp_path.iterdir()) == []
 
 
 def test_live_prints_every_update(

@@ -1,4 +1,4 @@
-"""Points by hand, in plain Python; tests/twin/queue/test_node_kernel.py holds the compiled scores to it."""
+"""Points by hand, in plain Python; tests/twin/nodes/test_kernel.py holds the compiled scores to it."""
 
 from math import exp
 

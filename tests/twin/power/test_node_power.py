@@ -8,13 +8,13 @@ from policy.placement.registry import placement
 from policy.queue.registry import recipe
 from twin.core.gpu_models import preset
 from twin.costs.energy import busy_w
+from twin.nodes.on_nodes import NodeSchedule, simulate_on_nodes
 from twin.placement.cluster import NodeCluster
 from twin.placement.demands import Demands
 from twin.power.accounts import accounts, charged, totals
 from twin.power.conversion import ConversionChain, Overhead
 from twin.power.node_power import added_mw, mean_power, node_site_power
 from twin.queue.jobs import QueueJobs
-from twin.queue.on_nodes import NodeSchedule, simulate_on_nodes
 
 CLUSTER = NodeCluster.parse("1 x 4 A100-80, 1 x 2 V100-32")
 

@@ -1,27 +1,38 @@
 """Reference simulator of a cluster of nodes in SimPy: slow and plain; tests hold the kernel equal to it.
 
 The pool's referee with places: every pass asks every job anew, and a reservation is found by emptying a copy
-of the nodes end by end."""
+of the nodes end by end. A node that is out holds nothing new; a fault sends its jobs back to the queue."""
 
 from collections import Counter
 from dataclasses import dataclass
+from itertools import groupby
 
 import numpy as np
 
+from twin.core.clock import At
+from twin.nodes.outages import FAULT, NO_OUTAGES, UP, NodeOutages
 from twin.placement.cluster import NodeCluster
 from twin.placement.demands import Demands, popular
 from twin.placement.plain import Piece, PlainNodes, at_least
 from twin.placement.recipe import PlacementRecipe
 from twin.queue.jobs import Int, QueueJobs
 from twin.queue.recipe import Backfill, OrderKeys
-from twin.queue.referee import Promise, Referee, ignore
+from twin.queue.referee import EARLY, Promise, Referee, ignore
 from twin.queue.rules import QueueRules
+
+FIRST_OF_ALL = EARLY - 1
+"""Rank of changes of nodes among the events of one instant."""
+NEVER = int(np.iinfo(np.int64).max)
+Broken = tuple[int, int, int, int, bool, list[Piece]]
+"""A run that a fault ended: job, start, end, work kept, whether it had overtaken the head, and its pieces."""
 
 
 @dataclass
 class _NodeReferee(Referee):
     nodes: PlainNodes | None = None
     class_of: Int | None = None
+    outages: NodeOutages = NO_OUTAGES
+    checkpoint_interval_ns: int = 0
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -34,6 +45,43 @@ class _NodeReferee(Referee):
         self.planned: dict[int, list[Piece]] = {}
         self.empty = self.site.copy()
         self.future, self.latest = self.site, -1
+        self.broken: list[Broken] = []
+        self.changed = False
+        changes = zip(*(column.tolist() for column in self.outages.changes()), strict=True)
+        for time, same in groupby(changes, key=lambda change: int(change[0])):
+            event, these = At(self.env, time, FIRST_OF_ALL), [(node, kind) for _, node, kind in same]
+            event.callbacks.append(lambda _, these=these: self.change_nodes(these))
+
+    def change_nodes(self, changes: list[tuple[int, int]]) -> None:
+        """Takes nodes out and gives them back; a fault ends the jobs on its node for now."""
+        for n, kind in changes:
+            for nodes in (self.site, self.empty):
+                nodes.nodes[n].outages += -1 if kind == UP else 1
+            hit = [job for job, pieces in self.held.items() if n in [node for node, _ in pieces]]
+            for job in sorted(hit) if kind == FAULT else []:
+                if self.started[job] + self.run_ns[job] > self.env.now:
+                    self.interrupted(job)
+        self.changed = self.ended = True
+        self.schedule()
+
+    def interrupted(self, job: int) -> None:
+        """Puts a running job back into the queue with what it has still to run."""
+        self.leave(job)
+        del self.running[job]
+        self.reserved.pop(job, None)
+        begin, now, every = self.started.pop(job), int(self.env.now), self.checkpoint_interval_ns
+        kept = (now - begin) // every * every if every else 0
+        self.broken.append((job, begin, now, kept, job in self.overtook, self.laid[job]))
+        self.overtook.discard(job)
+        self.run_ns[job] -= kept
+        self.expected[job] = max(self.expected[job] - kept, min(self.expected[job], 1))
+        self.queue.append(job)
+
+    def runs_of(self, user: int) -> list[tuple[int, int, int]]:
+        before = [
+            (self.size[job], begin, end) for job, begin, end, *_ in self.broken if self.jobs.user[job] == user
+        ]
+        return before + super().runs_of(user)
 
     def submitted(self, job: int) -> None:
         self.tasks[int(self.site.wants.task[self.kind[job]])] += 1
@@ -62,7 +110,12 @@ class _NodeReferee(Referee):
     def pass_now(self) -> None:
         for job in [job for job, one in self.running.items() if self.freed(one)]:
             self.leave(job)
+        if self.changed:
+            for job in self.queue:
+                self.reserved.pop(job, None)
+                self.planned.pop(job, None)
         super().pass_now()
+        self.changed = self.ended = False
 
     def room(self, job: int) -> bool:
         return self.site.could(self.kind[job])
@@ -74,11 +127,12 @@ class _NodeReferee(Referee):
 
     def overtake(self) -> None:
         head = self.chosen[0] if self.chosen else self.queue[0]
-        if not self.chosen:
+        if not self.chosen or self.changed:
             self.latest, self.future = self.reserved_for(head)
         if self.rules.commits:
             self.chosen = (head, self.latest)
-        self.promise(self.env.now, head, self.latest)
+        if self.latest < NEVER:
+            self.promise(self.env.now, head, self.latest)
         for job in self.candidates():
             end = self.env.now + self.expected[job]
             in_time = end < self.latest if self.rules.strict else end <= self.latest
@@ -99,7 +153,8 @@ class _NodeReferee(Referee):
         self.start(job, overtakes=True)
 
     def reserved_for(self, head: int) -> tuple[int, PlainNodes]:
-        """Returns when a job fits by the predicted ends, and the nodes as they are then."""
+        """Returns when a job fits by the predicted ends, and the nodes as they are then; never, if it fits on
+        no nodes that are not out."""
         for time in sorted({one.predicted_end for job, one in self.running.items() if job in self.held}):
             nodes = self.site.copy()
             for job, one in self.running.items():
@@ -108,10 +163,11 @@ class _NodeReferee(Referee):
                         nodes.move(self.kind[job], piece, 1)
             if nodes.could(self.kind[head]):
                 return time, nodes
-        raise AssertionError("the job is larger than the cluster")
+        return NEVER, self.site
 
     def earliest(self, job: int) -> int:
-        """Returns the earliest time at which a job has a place beside the places of all others; plans it."""
+        """Returns the earliest time at which a job has a place beside the places of all others, and plans it;
+        -1 if it fits on no nodes that are not out."""
         length = max(self.expected[job], 1)
         places = [
             (begin, other, begin + max(self.expected[other], 1)) for other, begin in self.reserved.items()
@@ -122,7 +178,7 @@ class _NodeReferee(Referee):
             if nodes.could(self.kind[job]):
                 self.planned[job] = nodes.put(self.kind[job], job)
                 return time
-        raise AssertionError("the job is larger than the cluster")
+        return -1
 
     def least(self, begin: int, end: int, places: list[tuple[int, int, int]]) -> PlainNodes:
         """Returns the nodes at their least between two times."""
@@ -140,17 +196,18 @@ class _NodeReferee(Referee):
 def play(
     jobs: QueueJobs, predicted: Int, cluster: NodeCluster, demands: Demands, placement: PlacementRecipe,
     keys: OrderKeys, backfill: Backfill, rules: QueueRules, seed: int = 0, promise: Promise = ignore,
-) -> tuple[list[int], list[bool], list[list[Piece]]]:  # fmt: skip
-    """Returns start, nanoseconds, of each job, which jobs overtook the head, and the node and GPU of each of
-    its pieces."""
+    outages: NodeOutages = NO_OUTAGES, checkpoint_interval_ns: int = 0,
+) -> tuple[list[int], list[bool], list[list[Piece]], list[Broken]]:  # fmt: skip
+    """Returns start, nanoseconds, of each job's last run, which of them overtook the head, the node and GPU
+    of each of its pieces, and the runs that faults ended."""
     nodes = PlainNodes(cluster, demands, placement, seed)
     referee = _NodeReferee(
-        jobs, predicted, 1, keys, backfill, rules, promise, nodes=nodes,
-        class_of=demands.class_of,
+        jobs, predicted, 1, keys, backfill, rules, promise, nodes=nodes, class_of=demands.class_of,
+        outages=outages, checkpoint_interval_ns=checkpoint_interval_ns,
     )  # fmt: skip
     referee.play()
     everyone = range(len(jobs))
     return (
         [referee.started[job] for job in everyone], [job in referee.overtook for job in everyone],
-        [referee.laid[job] for job in everyone],
+        [referee.laid[job] for job in everyone], referee.broken,
     )  # fmt: skip

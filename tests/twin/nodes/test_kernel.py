@@ -9,16 +9,17 @@ from typing import Any
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from ingest.core.errors import UsageError
 from policy.placement.registry import placement
 from policy.queue.registry import recipe
-from tests.support.node_queues import both, cases
+from tests.support.node_queues import both, cases, outages
+from twin.nodes.metrics import node_figures, nodes_per_gang, racks_per_gang
+from twin.nodes.on_nodes import NodeSchedule, simulate_on_nodes
 from twin.placement.cluster import NodeCluster
 from twin.placement.demands import Demands
 from twin.queue.jobs import QueueJobs
-from twin.queue.node_metrics import node_figures, nodes_per_gang, racks_per_gang
-from twin.queue.on_nodes import NodeSchedule, simulate_on_nodes
 from twin.queue.rules import PREDICTSIM, RLSCHEDULER
 from twin.queue.simulation import simulate
 
@@ -44,6 +45,16 @@ def starts(done: NodeSchedule) -> list[int]:
 @settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_kernel_and_referee_give_every_job_the_same_start_and_place(case: tuple[Any, ...]) -> None:
     kernel, referee = both(case)
+    assert kernel == referee
+
+
+@given(data=st.data(), case=cases())
+@settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+def test_kernel_and_referee_agree_on_every_run_when_nodes_are_out(
+    data: st.DataObject, case: tuple[Any, ...]
+) -> None:
+    out, interval_s = data.draw(outages(len(case[2]))), data.draw(st.sampled_from((0, 1, 4)))
+    kernel, referee = both(case, out=out, interval_s=interval_s)
     assert kernel == referee
 
 
@@ -170,7 +181,7 @@ def test_conservative_delays_nobody_on_nodes(case: tuple[Any, ...]) -> None:
         assert start <= promised.get(job, start)
         promised[job] = start
 
-    _, (start, _, _) = both(case, promise)
+    _, (start, _, _, _) = both(case, promise)
     assert start == [promised[job] for job in range(len(start))]
 
 

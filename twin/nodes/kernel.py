@@ -1,9 +1,13 @@
-"""The compiled event loop of a cluster of nodes: as `kernel.py` for one pool, but a job needs a place.
+"""The compiled event loop of a cluster of nodes: as `twin/queue/kernel.py`, but a job needs a place.
 
 Whether a job fits is asked once for each class of jobs until resources become free, and whether it delays
 the head once until nodes change. A reservation is found on a copy of the nodes from which running jobs are
 taken by their predicted ends; a job that overtakes the head and ends later must leave room for the head
-there. `node_referee.py` has the same meaning in SimPy."""
+there. `referee.py` has the same meaning in SimPy.
+
+Changes of nodes come before all else of an instant, with a pass of their own where each event has one. The
+scheduler knows which nodes are out now, and not until when: a reservation counts on the others alone. If the
+head does not fit on those even when they are empty, it has no reservation, and nobody waits for it."""
 
 from typing import NamedTuple
 
@@ -12,6 +16,8 @@ from numpy.typing import NDArray
 
 from ingest.core.compiled import njit
 from ingest.core.errors import UsageError
+from twin.nodes.faults import CURSOR, Faults, block, ended_by, faults_of, interrupt, requeue, unblock
+from twin.nodes.outages import FAULT, NO_OUTAGES, UP
 from twin.placement.bookings import Bookings, book, cancel, move, none_booked
 from twin.placement.choosing import Chooser, chooser, put, uncached
 from twin.placement.cluster import NodeCluster
@@ -48,6 +54,8 @@ from twin.queue.rules import QueueRules
 GIVEN, CHANGED, SUBMITTED, RECOUNT, HEAD = range(5)
 """Places of `ClusterState.tally`: how often resources became free, how often nodes changed, jobs submitted,
 at how many the mix of tasks is counted anew, and the head that `delaying` is about."""
+AFTER_END, AFTER_OUTAGE = np.int64(1), np.int64(2)
+"""Values of `Pool.now[ENDED]`: some job has ended since the last pass, some node has changed."""
 
 
 class ClusterState(NamedTuple):
@@ -95,8 +103,11 @@ def play(
     keys: OrderKeys,
     backfill: Backfill,
     rules: QueueRules,
+    faults: Faults | None = None,
 ) -> tuple[Int, NDArray[np.bool_]]:
     """Returns start (n,), nanoseconds, of each job, and which jobs overtook the head; slots are in `site`.
+
+    With `faults`, which hold the runs that were ended afterwards, starts are those of last runs.
 
     Every job must fit into the empty cluster, and for conservative backfilling no prediction be below the run
     time.
@@ -105,24 +116,39 @@ def play(
         UsageError: the last jobs would start later than a time can be.
     """
     inputs = inputs_of(jobs, predicted, keys)
+    if faults is not None:  # what jobs have still to run changes
+        inputs = inputs._replace(run=inputs.run.copy(), predicted=inputs.predicted.copy())
+    faults = faults or faults_of(NO_OUTAGES, len(site.nodes.gpus))
     pool = idle_queue(1, keys, int(inputs.user.max(initial=0)) + 1)
     if backfill == "conservative":
         site = site._replace(rule=uncached(site.rule))
-    if not _play(inputs, flags_of(keys, backfill, rules), pool, site):
+    if not _play(inputs, flags_of(keys, backfill, rules), pool, site, faults):
         raise UsageError("the queue grows beyond 73 years: take a larger cluster or fewer jobs")
     assert not len(jobs) or pool.start.max() < NOT_YET, "a job never started"
     return pool.start, pool.backfilled
 
 
 @njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
-def _play(jobs: Inputs, flags: Flags, pool: Pool, site: ClusterState) -> bool:
+def _play(jobs: Inputs, flags: Flags, pool: Pool, site: ClusterState, faults: Faults) -> bool:
     """Runs until every job has ended; returns False if time runs out."""
-    count, now = len(jobs.submit), pool.now
+    count, now, next_of = len(jobs.submit), pool.now, faults.counts
     arrived = 0
-    while arrived < count or now[RUNNING]:
+    while arrived < count or now[RUNNING] or now[WAITING]:
         submission = jobs.submit[arrived] if arrived < count else NOT_YET
         end = pool.end_at[now[RUNNING] - 1] if now[RUNNING] else NOT_YET
-        time = min(submission, end)
+        change = faults.at[next_of[CURSOR]] if next_of[CURSOR] < len(faults.at) else NOT_YET
+        time = min(submission, end, change)
+        if time == NOT_YET:
+            return False
+        if change == time:
+            _change_nodes(jobs, flags, pool, site, faults, time)
+            end = pool.end_at[now[RUNNING] - 1] if now[RUNNING] else NOT_YET
+            if flags.passes_each_event or min(submission, end) > time:
+                _pass(jobs, flags, pool, site, time, -1)
+                now[ENDED] = 0
+                if time > LATEST_NS or site.booked.listed[1]:
+                    return False
+                continue
         while True:
             if submission == time and (flags.submissions_first or end > time):
                 submit(jobs, flags, pool, arrived)
@@ -140,6 +166,36 @@ def _play(jobs: Inputs, flags: Flags, pool: Pool, site: ClusterState) -> bool:
         if time > LATEST_NS or site.booked.listed[1]:
             return False
     return True
+
+
+@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+def _change_nodes(
+    jobs: Inputs, flags: Flags, pool: Pool, site: ClusterState, faults: Faults, time: int
+) -> None:
+    """Makes all changes of nodes at this time; a fault sends the jobs on its node back to the queue."""
+    cursor, depth, width = faults.counts, faults.depth, site.nodes.left.shape[1]
+    while cursor[CURSOR] < len(faults.at) and faults.at[cursor[CURSOR]] == time:
+        n, kind = faults.node[cursor[CURSOR]], faults.kind[cursor[CURSOR]]
+        cursor[CURSOR] += 1
+        depth[n] += -1 if kind == UP else 1
+        if kind == UP and depth[n] == 0:
+            unblock(site.nodes, n)
+            site.tally[GIVEN] += 1
+        elif kind != UP and depth[n] == 1:
+            block(site.nodes, n)
+        if kind == FAULT:
+            for job in ended_by(pool, site.first, site.slots, width, n, time):
+                held = site.slots[site.first[job] : site.first[job + 1]]
+                if flags.usage:
+                    stop_serving(jobs, pool, job, time - pool.start[job])
+                if not pool.released[job]:
+                    forget(pool, job)
+                    _free(site, job)
+                interrupt(jobs, pool, faults, job, time, held)
+                site.booked.begin[job] = -1
+                requeue(flags, pool, job)
+    site.tally[CHANGED] += 1
+    pool.now[ENDED], pool.now[SETTLED] = AFTER_OUTAGE, 0
 
 
 @njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
@@ -182,7 +238,7 @@ def _end(jobs: Inputs, flags: Flags, pool: Pool, site: ClusterState) -> None:
         _free(site, job)
     if flags.usage:
         stop_serving(jobs, pool, job, jobs.run[job])
-    now[ENDED], now[SETTLED] = 1, 0
+    now[ENDED], now[SETTLED] = max(now[ENDED], AFTER_END), 0
 
 
 @njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
@@ -249,10 +305,10 @@ def _overtake(jobs: Inputs, flags: Flags, pool: Pool, site: ClusterState, time: 
     """Reserves for the head of the queue, which does not fit, and tries every other job once; returns True
     if one started."""
     now = pool.now
-    if now[CHOSEN] < 0:
+    if now[CHOSEN] < 0 or now[ENDED] == AFTER_OUTAGE:
         if flags.backfill != NONE:
-            _reserve_head(flags, pool, site)
-        if flags.commits:
+            _reserve(flags, pool, site, now[CHOSEN] if now[CHOSEN] >= 0 else pool.queue[now[FIRST]])
+        if flags.commits and now[CHOSEN] < 0:
             now[CHOSEN] = pool.queue[now[FIRST]]
     if flags.backfill == NONE:
         return False
@@ -298,17 +354,19 @@ def _overtakes(jobs: Inputs, flags: Flags, pool: Pool, site: ClusterState, job: 
 
 
 @njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
-def _reserve_head(flags: Flags, pool: Pool, site: ClusterState) -> None:
-    """Finds when the head of the queue fits, by the predicted ends; leaves the nodes as they are then."""
+def _reserve(flags: Flags, pool: Pool, site: ClusterState, head: int) -> None:
+    """Finds when a job fits, by the predicted ends; leaves the nodes as they are then. If it fits on no nodes
+    that are not out, nobody is late for it."""
     now, at, future = pool.now, pool.predicted_at, site.future
     assign(future, site.nodes)
-    kind, i = site.class_of[pool.queue[now[FIRST]]], now[PREDICTED]
-    while True:
+    kind, i = site.class_of[head], now[PREDICTED]
+    while i > 0:
         i -= 1
         _move(future, site, pool.predicted_of[i], GIVE)
         if (i == 0 or at[i - 1] != at[i]) and could(future, site.wants, kind, site.rule.gang[kind]):
-            break
-    now[LATEST] = at[i] - 1 if flags.strict else at[i]
+            now[LATEST] = at[i] - 1 if flags.strict else at[i]
+            return
+    now[LATEST] = NOT_YET
 
 
 @njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
@@ -322,8 +380,8 @@ def _book(jobs: Inputs, site: ClusterState, job: int, time: int) -> None:
 
 @njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
 def _start_booked(jobs: Inputs, flags: Flags, pool: Pool, site: ClusterState, time: int) -> None:
-    """Gives every waiting job its place, those that have one first, if some job has ended; starts those
-    whose place begins now."""
+    """Gives every waiting job its place, those that have one first, if some job has ended, or all in order,
+    if some node has changed; starts those whose place begins now."""
     now, booked = pool.now, site.booked
     waiting = pool.queue[now[FIRST] : now[FIRST] + now[WAITING]].copy()
     if now[ENDED]:
@@ -331,13 +389,16 @@ def _start_booked(jobs: Inputs, flags: Flags, pool: Pool, site: ClusterState, ti
             if booked.begin[job] >= 0:
                 cancel(booked, job, TAKE)
                 cancel(booked, job, GIVE)
-                _book(jobs, site, job, time)
+                if now[ENDED] == AFTER_OUTAGE:
+                    booked.begin[job] = -1
+                else:
+                    _book(jobs, site, job, time)
     for job in waiting:
         if booked.begin[job] < 0:
             _book(jobs, site, job, time)
     behind = False
     for job in waiting:
-        if booked.begin[job] > time:
+        if booked.begin[job] > time or booked.begin[job] < 0:
             behind = True
             continue
         cancel(booked, job, TAKE)

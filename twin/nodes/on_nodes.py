@@ -6,10 +6,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ingest.core.errors import UsageError
+from twin.nodes import kernel
+from twin.nodes.faults import BROKEN, WRITTEN, faults_of, interruptions
+from twin.nodes.outages import NO_OUTAGES, UNBROKEN, Interruptions, NodeOutages
 from twin.placement.cluster import MILLI, NodeCluster
 from twin.placement.demands import Demands, possible
 from twin.placement.recipe import Int, PlacementRecipe
-from twin.queue import node_kernel
 from twin.queue.jobs import Prediction, QueueJobs
 from twin.queue.recipe import QueueRecipe
 from twin.queue.rules import INSTANT, QueueRules
@@ -19,7 +21,10 @@ from twin.queue.simulation import QueueSchedule, check_together
 @dataclass(frozen=True, eq=False)
 class NodeSchedule:
     """The jobs as they ran with their starts (n,), nanoseconds, who overtook the head (n,), and the slots of
-    job j: `slots[first[j]:first[j + 1]]`, each node x GPUs of the largest node + GPU."""
+    job j: `slots[first[j]:first[j + 1]]`, each node x GPUs of the largest node + GPU.
+
+    With `outages` starts, overtaking and slots are those of the last run of each job; `broken` are the runs
+    that faults ended."""
 
     jobs: QueueJobs
     cluster: NodeCluster
@@ -28,13 +33,31 @@ class NodeSchedule:
     backfilled: NDArray[np.bool_]
     first: Int
     slots: Int
+    outages: NodeOutages = NO_OUTAGES
+    broken: Interruptions = UNBROKEN
+
+    @property
+    def kept_ns(self) -> Int:
+        """Returns the work that ended runs of each job have kept for its last one (n,), nanoseconds."""
+        kept = np.zeros(len(self.jobs), np.int64)
+        np.add.at(kept, self.broken.job, self.broken.kept_ns)
+        return kept
+
+    @property
+    def end_ns(self) -> Int:
+        """Returns the ends of jobs (n,), nanoseconds."""
+        return self.start_ns + self.jobs.run_ns - self.kept_ns
 
     @property
     def as_pool(self) -> QueueSchedule:
-        """Returns the schedule with processors in thousandths of a GPU, for figures of time and use."""
+        """Returns the schedule with processors in thousandths of a GPU, for figures of time and use.
+
+        A start there is the end less the run time: with faults the wait is all time in which a job gets no
+        further for good, and use is work that lasts."""
         milli = self.demands.wants.gpus * self.demands.wants.milli
         jobs = replace(self.jobs, processors=milli[self.demands.class_of])
-        return QueueSchedule(jobs, self.cluster.total_gpus * MILLI, self.start_ns, self.backfilled)
+        start_ns = self.start_ns - self.kept_ns
+        return QueueSchedule(jobs, self.cluster.total_gpus * MILLI, start_ns, self.backfilled)
 
     @property
     def in_gpus(self) -> QueueSchedule:
@@ -43,7 +66,7 @@ class NodeSchedule:
         if ((milli > 0) & (milli < MILLI)).any():
             return self.as_pool
         jobs = replace(self.jobs, processors=self.demands.wants.gpus[self.demands.class_of])
-        return QueueSchedule(jobs, self.cluster.total_gpus, self.start_ns, self.backfilled)
+        return QueueSchedule(jobs, self.cluster.total_gpus, self.start_ns - self.kept_ns, self.backfilled)
 
     def nodes_of(self, job: int) -> list[int]:
         """Returns the nodes of a job, first to last."""
@@ -54,20 +77,33 @@ class NodeSchedule:
 def simulate_on_nodes(
     jobs: QueueJobs, demands: Demands, cluster: NodeCluster, recipe: QueueRecipe,
     placement: PlacementRecipe, *, prediction: Prediction = "estimate", rules: QueueRules = INSTANT,
-    seed: int = 0,
+    seed: int = 0, outages: NodeOutages = NO_OUTAGES, checkpoint_interval_ns: int = 0,
 ) -> NodeSchedule:  # fmt: skip
     """Returns what a recipe and a placement make of the jobs on the nodes.
 
+    A fault of a node sends its jobs back to the queue; what a job ran up to its last checkpoint is kept.
+    Checkpoints are made every `checkpoint_interval_ns` of a run, and cost nothing; 0: there are none.
+
     Raises:
-        UsageError: a job does not fit into the empty cluster, or the recipe cannot be played there.
+        UsageError: a job does not fit into the empty cluster, the recipe cannot be played there, or an outage
+            is of no node.
     """
     check_on_nodes(jobs, demands, cluster, recipe, placement, rules)
+    outages.check(cluster)
     played = jobs.cut_at_estimate() if rules.cuts else jobs
     predicted = played.predicted_ns(prediction)
-    site = node_kernel.site_of(cluster, demands, placement, seed)
-    keys = recipe.keys(played, predicted)
-    start_ns, backfilled = node_kernel.play(played, predicted, site, keys, recipe.backfill, rules)
-    return NodeSchedule(played, cluster, demands, start_ns, backfilled, site.first, site.slots)
+    keys, runs, slots = recipe.keys(played, predicted), 0, 0
+    while True:  # a second time, if there was no room to write down the runs that faults ended
+        site = kernel.site_of(cluster, demands, placement, seed)
+        faults = faults_of(outages, len(cluster), checkpoint_interval_ns, runs, slots)
+        start_ns, backfilled = kernel.play(played, predicted, site, keys, recipe.backfill, rules, faults)
+        if faults.counts[BROKEN] <= runs:
+            break
+        runs, slots = int(faults.counts[BROKEN]), int(faults.counts[WRITTEN])
+    broken = interruptions(faults, site.first)
+    return NodeSchedule(
+        played, cluster, demands, start_ns, backfilled, site.first, site.slots, outages, broken
+    )  # fmt: skip
 
 
 def check_on_nodes(

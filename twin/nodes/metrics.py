@@ -6,13 +6,14 @@ from typing import Any
 import numpy as np
 
 from ingest.core.compiled import njit
+from ingest.core.units import NS_PER_S
+from twin.nodes.on_nodes import NodeSchedule
 from twin.placement import fragmentation
 from twin.placement.cluster import MILLI
 from twin.placement.demands import Mix, Wants
 from twin.placement.nodes import Nodes, idle, take
 from twin.placement.recipe import Int
 from twin.queue.metrics import QueueFigures, figures
-from twin.queue.on_nodes import NodeSchedule
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,39 +24,69 @@ class NodeFigures:
         the mean over the makespan. The mix is that of the whole log: a measure in hindsight, unknown to
         placements.
     nodes_per_gang: mean nodes of jobs of several GPUs; None if there are none.
-    racks_per_gang: mean racks of jobs on several nodes; None if there are none, or one rack."""
+    racks_per_gang: mean racks of jobs on several nodes; None if there are none, or one rack.
+    restarts, most_restarts: runs that faults ended, of all jobs and of one.
+    lost_gpu_s: GPU-seconds of work that faults lost.
+    availability: share of GPU time, from the first submission to the last end, on nodes that are not out."""
 
     of_pool: QueueFigures
     fragmentation: float
     nodes_per_gang: float | None
     racks_per_gang: float | None
+    restarts: int = 0
+    most_restarts: int = 0
+    lost_gpu_s: float = 0.0
+    availability: float = 1.0
 
     def to_json(self) -> dict[str, Any]:
         """Returns the figures by name."""
         return {
             **self.of_pool.to_json(), "fragmentation": self.fragmentation,
             "nodes_per_gang": self.nodes_per_gang, "racks_per_gang": self.racks_per_gang,
+            "restarts": self.restarts, "most_restarts": self.most_restarts, "lost_gpu_s": self.lost_gpu_s,
+            "availability": self.availability,
         }  # fmt: skip
 
 
 def node_figures(done: NodeSchedule) -> NodeFigures:
     """Returns the figures of a schedule of at least one job."""
+    often = done.broken.of_jobs(len(done.jobs))
     return NodeFigures(
-        figures(done.as_pool), mean_fragmentation(done), nodes_per_gang(done), racks_per_gang(done)
-    )
+        figures(done.as_pool), mean_fragmentation(done), nodes_per_gang(done), racks_per_gang(done),
+        len(done.broken), int(often.max()), lost_gpu_s(done), availability(done),
+    )  # fmt: skip
+
+
+def lost_gpu_s(done: NodeSchedule) -> float:
+    """Returns the GPU-seconds of work that faults lost."""
+    milli = (done.demands.wants.gpus * done.demands.wants.milli)[done.demands.class_of]
+    return float((done.broken.lost_ns / NS_PER_S * milli[done.broken.job]).sum()) / MILLI
+
+
+def availability(done: NodeSchedule) -> float:
+    """Returns the share of GPU time over the makespan on nodes that are not out."""
+    begin_ns, end_ns = int(done.jobs.submit_ns.min()), int(done.end_ns.max())
+    total_s = (end_ns - begin_ns) / NS_PER_S * done.cluster.total_gpus
+    return 1.0 - done.outages.out_gpu_s(done.cluster, begin_ns, end_ns) / total_s if total_s else 1.0
 
 
 def mean_fragmentation(done: NodeSchedule) -> float:
-    """Returns the mean fragmentation over the makespan, event by event, as a share of all GPUs."""
-    end_ns, mix = done.start_ns + done.jobs.run_ns, done.demands.counted()
-    times, jobs = np.concatenate((end_ns, done.start_ns)), np.tile(np.arange(len(end_ns)), 2)
+    """Returns the mean fragmentation over the makespan, event by event, as a share of all GPUs; nodes that
+    are out count as others."""
+    mix, broken, many = done.demands.counted(), done.broken, len(done.jobs)
+    end_ns = np.concatenate((done.end_ns, broken.end_ns))
+    start_ns = np.concatenate((done.start_ns, broken.start_ns))
+    class_of = np.concatenate((done.demands.class_of, done.demands.class_of[broken.job]))
+    first = np.concatenate((done.first, done.first[many] + broken.first[1:]))
+    slots = np.concatenate((done.slots, broken.slots))
+    times, jobs = np.concatenate((end_ns, start_ns)), np.tile(np.arange(len(end_ns)), 2)
     signs = np.repeat((1, -1), len(end_ns))
     order = np.lexsort((signs * -1, times))  # ends before starts
     span_ns = int(end_ns.max() - done.jobs.submit_ns.min())
     if not span_ns:
         return 0.0
     sums = _integral(
-        idle(done.cluster), done.demands.wants, done.demands.class_of, mix, done.first, done.slots,
+        idle(done.cluster), done.demands.wants, class_of, mix, first, slots,
         np.ascontiguousarray(times[order]), np.ascontiguousarray(jobs[order]),
         np.ascontiguousarray(signs[order]), int(done.jobs.submit_ns.min()),
     )  # fmt: skip

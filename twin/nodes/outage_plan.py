@@ -1,0 +1,127 @@
+"""Outages with which a queue is played: those of a file, or faults that are drawn until its jobs end."""
+
+import csv
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from ingest.core.errors import InputError, UsageError
+from ingest.core.units import NS_PER_S, to_ns
+from ingest.parsing import text_lines
+from ingest.readers.clusters.swf_log import opened
+from twin.nodes.on_nodes import NodeSchedule
+from twin.nodes.outages import NO_OUTAGES, NodeOutages, drawn
+from twin.placement.cluster import NodeCluster
+from twin.queue.jobs import LATEST_NS, QueueJobs
+
+COLUMNS = ("node", "down_s", "up_s", "kind")
+"""Columns of a file of outages; nodes are numbered from 0, seconds are those of the log."""
+KINDS = ("fault", "drain")
+
+
+class Played(Protocol):
+    """Plays a queue with outages, and with nanoseconds between checkpoints."""
+
+    def __call__(self, *, outages: NodeOutages, checkpoint_interval_ns: int) -> NodeSchedule:
+        """Returns the schedule."""
+
+
+@dataclass(frozen=True, slots=True)
+class OutagePlan:
+    """Outages of a file, or mean seconds between faults and to repair of each node and a seed; and seconds of
+    a run between checkpoints, 0: none are made."""
+
+    file: Path | None = None
+    mtbf_s: float = 0.0
+    mttr_s: float = 0.0
+    seed: int = 0
+    checkpoint_interval_s: float = 0.0
+
+    @property
+    def any(self) -> bool:
+        """True if there are outages."""
+        return self.file is not None or self.mtbf_s > 0
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Returns what is to be known of the outages and of checkpoints."""
+        if not self.any:
+            return ()
+        if self.file is not None:
+            source = f"outages of {self.file.name}"
+        else:
+            source = (
+                f"synthetic faults, exponential: mean {self.mtbf_s / 3600:g} h between faults of a node, "
+                f"{self.mttr_s / 3600:g} h to repair, seed {self.seed}"
+            )
+        every = self.checkpoint_interval_s
+        kept = (
+            f"a checkpoint every {every:g} s of a run" if every else "no checkpoints: ended jobs start anew"
+        )
+        return f"{source}; {kept}", "with outages wait is the time from submission to end less the run time"
+
+    def play(self, cluster: NodeCluster, jobs: QueueJobs, played: Played) -> NodeSchedule:
+        """Returns the schedule under these outages; faults are drawn further until the last job has ended,
+        the same for every scheduler.
+
+        Raises:
+            InputError: the file cannot be read. UsageError: jobs do not end.
+        """
+        interval_ns = to_ns(self.checkpoint_interval_s)
+        if not self.any:
+            return played(outages=NO_OUTAGES, checkpoint_interval_ns=0)
+        if self.file is not None:
+            return played(outages=read(self.file, cluster), checkpoint_interval_ns=interval_ns)
+        until_s = (int(jobs.submit_ns.max()) + 2 * int(jobs.run_ns.max())) / NS_PER_S + 1
+        while True:
+            faults = drawn(len(cluster), self.mtbf_s, self.mttr_s, until_s, self.seed)
+            done = played(outages=faults, checkpoint_interval_ns=interval_ns)
+            if int(done.end_ns.max()) <= until_s * NS_PER_S:
+                return done
+            until_s *= 2
+
+
+def read(path: Path, cluster: NodeCluster) -> NodeOutages:
+    """Reads a CSV file of outages of the nodes of a cluster.
+
+    Raises:
+        InputError: it cannot be read, or a row is no outage: the message names row, column and remedy.
+    """
+    lines = [text for _, text in text_lines.numbered(opened(path))]
+    head = [cell.strip() for cell in next(csv.reader(lines[:1]), [])]
+    if missing := [name for name in COLUMNS if name not in head]:
+        raise InputError(
+            f"{path}: no list of outages: its header has no {missing[0]}; it needs {', '.join(COLUMNS)}"
+        )
+    rows = []
+    for number, cells in enumerate(csv.reader(lines[1:]), 1):
+        where = f"{path}: row {number}"
+        if len(cells) != len(head):
+            raise InputError(f"{where}: {len(cells)} cells, not {len(head)} as the header; correct the row")
+        row = dict(zip(head, (cell.strip() for cell in cells), strict=True))
+        rows.append(_outage(row, where, len(cluster)))
+    try:
+        return NodeOutages.of_rows(rows)
+    except UsageError as error:
+        raise InputError(f"{path}: {error}") from None
+
+
+def _outage(row: dict[str, str], where: str, nodes: int) -> tuple[int, int, int, bool]:
+    """The node, begin and end of one row, and whether it is a drain."""
+    text = row["node"]
+    if not (text.isascii() and text.isdigit()) or int(text) >= nodes:
+        raise InputError(f"{where}, column node: {text[:40]!r} is none of the nodes 0 to {nodes - 1}")
+    times = []
+    for column in ("down_s", "up_s"):
+        try:
+            seconds = float(row[column])
+        except ValueError:
+            seconds = -1.0
+        if not 0 <= seconds < LATEST_NS / NS_PER_S:
+            raise InputError(f"{where}, column {column}: {row[column][:40]!r} is no time; say seconds from 0")
+        times.append(to_ns(seconds))
+    if times[1] <= times[0]:
+        raise InputError(f"{where}, column up_s: {row['up_s'][:40]!r} is not after down_s; say a later time")
+    if row["kind"] not in KINDS:
+        raise InputError(f"{where}, column kind: {row['kind'][:40]!r} is neither fault nor drain")
+    return int(text), times[0], times[1], row["kind"] == "drain"
