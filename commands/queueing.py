@@ -51,16 +51,16 @@ from ingest.core.errors import UsageError
 )
 @click.option(
     "--profiles", type=PATH, metavar="DIR",
-    help="Measured profiles: run times of a list of Gavel, Sia or Pollux; with --changes speeds over GPUs.",
+    help="Measured profiles: run times of a list of Gavel, Sia or Pollux; speeds of jobs that are changed.",
 )  # fmt: skip
-@click.option("--profile-gpu", metavar="NAME", help="GPU of --profiles, as they name it [v100; dgx-ext].")
+@click.option("--profile-gpu", metavar="NAME", help="GPU of --profiles, as they name it [v100; dgx-ext; by goodput the first node's].")
 @click.option(
     "--solve", type=click.Choice(["gpus"]), help="Find the least machine that meets --target, instead."
 )
 @click.option("--target", metavar="FIGURE=VALUE", help="With --solve: what may be at most, as p95_wait=1h.")
 @click.option(
     "--changes", metavar="SET",
-    help="When running jobs are changed, and what that costs: steady, free or muri [steady].",
+    help="When running jobs are changed, and what that costs: steady, paid, free or muri [steady].",
 )  # fmt: skip
 @click.option(
     "--most-preemptions", type=click.IntRange(0, 10**6), metavar="N",

@@ -39,9 +39,15 @@ class LakeJobs:
     name: str
 
 
-def read(source: Path | LakeJobs, profiles: RunProfiles | None = None) -> SwfLog:
-    """Returns the jobs of a file, compressed or not, or of the lake; with `profiles` jobs of a file that have
-    no run time get the measured one.
+Filled = Callable[[pa.Table], pa.Table]
+"""Returns rows of the table `jobs` with run times where they had none."""
+
+
+def read(
+    source: Path | LakeJobs, profiles: RunProfiles | None = None, fill: Filled | None = None
+) -> SwfLog:  # fmt: skip
+    """Returns the jobs of a file, compressed or not, or of the lake; with `profiles`, or `fill`, jobs of a
+    file that have no run time get one.
 
     Raises:
         InputError: the file cannot be read, no reader knows it, or it holds no job.
@@ -62,7 +68,8 @@ def read(source: Path | LakeJobs, profiles: RunProfiles | None = None) -> SwfLog
         raise InputError(
             f"{source}: holds {' and '.join(reader.tables)} ({reader.name}), no jobs; name a job log"
         )
-    fill = None if profiles is None else partial(profiled_runs.filled, path=source, profiles=profiles)
+    if profiles is not None:
+        fill = partial(profiled_runs.filled, path=source, profiles=profiles)
     return _of_reader(opened, reader, options, fill)
 
 
@@ -72,9 +79,7 @@ def _options(path: Path) -> DatasetOptions:
     return dataset.options(path.parent) if stated else DatasetOptions(name="log")
 
 
-def _of_reader(
-    source: Source, reader: Reader, options: DatasetOptions, fill: Callable[[pa.Table], pa.Table] | None
-) -> SwfLog:
+def _of_reader(source: Source, reader: Reader, options: DatasetOptions, fill: Filled | None) -> SwfLog:
     """Returns the jobs that a reader of the lake finds in a file."""
     tables, rejects, rows_in = [], list[Reject](), 0
     for batch in reader.read(source, options):

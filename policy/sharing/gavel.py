@@ -124,7 +124,7 @@ class GavelRounds:
     def _fill(self, view: SharingView, kinds: NodeKinds, places: ModelPlaces, left: list[int]) -> None:
         """Gives GPUs that are left over to these rows, each on its fastest model with room."""
         speed = kinds.speed[view.job]
-        gpus = np.bincount(kinds.of_node, minlength=len(kinds.names)) * view.node_gpus
+        gpus = np.bincount(kinds.of_node, view.sizes, len(kinds.names))
         for row in left:
             models = [one for one in np.argsort(-speed[row], kind="stable") if gpus[one] >= view.asked[row]]
             if not places.keep(row):

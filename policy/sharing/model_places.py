@@ -27,24 +27,30 @@ class ModelPlaces:
     def keep(self, row: int) -> bool:
         """Leaves a running job where it is; returns False if it runs on no nodes or they are taken."""
         held = self._held(row)
-        each = min(int(self.view.gpus[row]), self.view.node_gpus)
-        if not len(held) or self.view.gpus[row] != self.view.asked[row] or (self.free[held] < each).any():
+        if not len(held) or self.view.gpus[row] != self.view.asked[row]:
             return False
-        self._take(row, held)
+        each = self.view.gpus[row] if self.view.node[row] >= 0 else self.view.sizes[held]
+        if (self.free[held] < each).any():
+            return False
+        if self.view.node[row] >= 0:
+            self._put_on(row, int(self.view.node[row]))
+        else:
+            self._take(row, held)
         return True
 
     def put(self, row: int, model: int) -> bool:
         """Puts a job on nodes of that model, NOWHERE for any; returns False if it does not fit."""
-        want, size = int(self.view.asked[row]), self.view.node_gpus
-        least = min(want, size)
+        want, sizes = int(self.view.asked[row]), self.view.sizes
         right = (self.of_node == model) | (model == NOWHERE)
-        fits = np.flatnonzero(right & (self.free >= least))
-        if len(fits) < -(-want // size):
+        fits = np.flatnonzero(right & (self.free >= want))
+        if len(fits):
+            self._put_on(row, int(fits[int(np.argmin(self.free[fits]))]))
+            return True
+        bare = np.flatnonzero(right & (self.free == sizes))
+        many = int(np.searchsorted(np.cumsum(sizes[bare]), want)) + 1
+        if many > len(bare):
             return False
-        if want <= size:
-            self._take(row, fits[[int(np.argmin(self.free[fits]))]])
-        else:
-            self._take(row, fits[: -(-want // size)])
+        self._take(row, bare[:many])
         return True
 
     def allocation(self, again_ns: int | None) -> Allocation:
@@ -56,12 +62,13 @@ class ModelPlaces:
             return self.view.node[[row]]
         return np.flatnonzero(self.view.whole == row).astype(np.int64)
 
+    def _put_on(self, row: int, node: int) -> None:
+        """Gives GPUs of one node to a job."""
+        self.gpus[row], self.node[row] = self.view.asked[row], node
+        self.free[node] -= self.view.asked[row]
+
     def _take(self, row: int, nodes: Int) -> None:
-        want, size = int(self.view.asked[row]), self.view.node_gpus
-        self.gpus[row] = want
-        if want <= size:
-            self.node[row] = nodes[0]
-            self.free[nodes[0]] -= want
-        else:
-            self.whole[nodes] = row
-            self.free[nodes] = 0
+        """Gives whole nodes to a job."""
+        self.gpus[row] = self.view.asked[row]
+        self.whole[nodes] = row
+        self.free[nodes] = 0

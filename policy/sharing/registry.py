@@ -15,6 +15,8 @@ from policy.sharing.least_attained import LeastAttained
 from policy.sharing.lucid import LucidPacking
 from policy.sharing.mast import PriorityQueue
 from policy.sharing.muri import Muri
+from policy.sharing.pollux import PolluxSearch
+from policy.sharing.sia import SiaRounds
 from policy.sharing.srtf import Srtf
 from policy.sharing.tiresias import Tiresias, TiresiasGittins
 from twin.sharing.view import SharingScheduler
@@ -24,7 +26,7 @@ from twin.sharing.view import SharingScheduler
 class SharingRecipe:
     """One scheduler: its name, what makes one for a run, what it is and who published it.
 
-    by_deadline: it needs deadlines.
+    by_deadline: it needs deadlines. tunes: its jobs take the batch of the most goodput, not that of the list.
     """
 
     name: str
@@ -32,6 +34,7 @@ class SharingRecipe:
     summary: str
     source: str
     by_deadline: bool = False
+    tunes: bool = False
 
 
 RECIPES = {
@@ -62,6 +65,10 @@ RECIPES = {
                       "Gu et al., ASPLOS 2023", by_deadline=True),
         SharingRecipe("edf-elastic", ElasticEdf, "earliest deadline first, each job on its fastest size",
                       "Gu et al., ASPLOS 2023", by_deadline=True),
+        SharingRecipe("pollux", PolluxSearch, "the power mean of speedups in goodput, by a genetic algorithm",
+                      "Qiao et al., OSDI 2021", tunes=True),
+        SharingRecipe("sia", SiaRounds, "goodput on GPUs of several models, an integer program each minute",
+                      "Jayaram Subramanya et al., SOSP 2023", tunes=True),
         SharingRecipe("las-preemptive", LeastAttained, "least attained service first",
                       "Nuyens and Wierman, 2008"),
         SharingRecipe("edf-preemptive", EarliestDeadline, "earliest deadline first",

@@ -17,6 +17,7 @@ from ingest.readers.job_logs import LakeJobs
 from policy.queue import registry as queue_registry
 from policy.sharing import registry
 from replay.logqueue.comparison import read_to_json
+from replay.queueing import goodput_jobs
 from replay.queueing.node_models import NodesAsked
 from twin.queue.jobs import Float, Int, Prediction, QueueJobs
 from twin.queue.rules import INSTANT, PREDICTSIM
@@ -87,17 +88,10 @@ def compare_changing(
     names = tuple(dict.fromkeys(policies or USUAL))
     registry.check_known(names)
     asked = NodesAsked.parse(nodes)
-    count, size = len(asked), asked.size
-    scaling = dict[tuple[str, int], MeasuredScaling]()
-    if profiles is not None and is_scaling(profiles.folder):
-        scaling, profiles = dict(scaling_tables(profiles.folder)), None
-    log = select(job_logs.read(source, profiles), PREDICTSIM, processors if size is None else count * size)
-    log, kinds = asked.kinds(log, source, profiles)
-    demands = training_demands(source) if isinstance(source, Path) else {}
-    world, more = world_of(log, demands, rules, count, size or log.processors, prediction, scaling)
-    extra = () if profiles is None else (profiles.note,)
-    world = replace(world, kinds=kinds)
-    log = replace(log, notes=(*log.notes, *asked.notes, *more, *extra))
+    if profiles is not None and isinstance(source, Path) and goodput_jobs.fits(source, profiles, asked):
+        log, world = by_goodput(goodput_jobs.read(source, profiles, asked), asked, rules, prediction)
+    else:
+        log, world = _by_runs(source, asked, rules, processors, prediction, profiles)
     for name in names:
         _check(name, world, nodes)
     progress.start(len(names), "queue", "schedulers")
@@ -107,6 +101,42 @@ def compare_changing(
         found[name] = _play(name, world, prediction)
         progress.advance(1, name)
     return ChangingComparison(log, world, prediction, found)
+
+
+def by_goodput(
+    found: goodput_jobs.GoodputJobs, asked: NodesAsked, rules: ChangeRules, prediction: Prediction
+) -> tuple[LogJobs, SharingWorld]:
+    """Returns the jobs of a list of Sia or Pollux, whose speeds follow from batch and progress.
+
+    Raises:
+        UsageError: the rules take a restart at every event.
+    """
+    jobs, size = found.log.jobs, asked.size or found.log.processors
+    none = np.zeros(len(jobs)), np.zeros((len(jobs), 3))
+    speeds = MeasuredSpeeds(*none, SpeedCurves.rigid(jobs.processors))
+    log = replace(found.log, notes=(*found.log.notes, *asked.notes))
+    return log, SharingWorld(
+        jobs, jobs.predicted_ns(prediction), found.pause_ns, len(asked), size, rules, speeds, found.kinds,
+        asked.sizes, found.goodput,
+    )  # fmt: skip
+
+
+def _by_runs(
+    source: Path | LakeJobs, asked: NodesAsked, rules: ChangeRules, processors: int | None,
+    prediction: Prediction, profiles: RunProfiles | None,
+) -> tuple[LogJobs, SharingWorld]:  # fmt: skip
+    """Returns the jobs of a log whose run times are known, with the speeds that sharing and sizes bring."""
+    count, size = len(asked), asked.size
+    scaling = dict[tuple[str, int], MeasuredScaling]()
+    if profiles is not None and is_scaling(profiles.folder):
+        scaling, profiles = dict(scaling_tables(profiles.folder)), None
+    log = select(job_logs.read(source, profiles), PREDICTSIM, sum(asked.each) or processors)
+    log, kinds = asked.kinds(log, source, profiles)
+    demands = training_demands(source) if isinstance(source, Path) else {}
+    world, more = world_of(log, demands, rules, count, size or log.processors, prediction, scaling)
+    extra = () if profiles is None else (profiles.note,)
+    world = replace(world, kinds=kinds, sizes=asked.sizes)
+    return replace(log, notes=(*log.notes, *asked.notes, *more, *extra)), world
 
 
 def world_of(
@@ -199,7 +229,10 @@ def _check(name: str, world: SharingWorld, nodes: str | None) -> None:
 
 def _play(name: str, world: SharingWorld, prediction: Prediction) -> SharingFigures:
     if name in registry.RECIPES:
-        return sharing_figures(engine.play(world, registry.RECIPES[name].make()))
+        chosen = registry.RECIPES[name]
+        if world.goodput is not None:
+            world = replace(world, goodput=replace(world.goodput, tuned=chosen.tunes))
+        return sharing_figures(engine.play(world, chosen.make()))
     recipe = queue_registry.recipe(name)
     done = simulate(world.jobs, world.gpus, recipe, prediction=prediction, rules=INSTANT)
     return sharing_figures(left_alone(world, done.start_ns))

@@ -10,7 +10,7 @@ from ingest.readers.clusters.gavel_speeds import gavel_speeds, is_gavel, job_typ
 from ingest.readers.clusters.profiled_runs import GAVEL_GPU, RunProfiles
 from ingest.readers.job_logs import LakeJobs
 from replay.logqueue.on_nodes import cluster_named
-from twin.queue.jobs import Float
+from twin.queue.jobs import Float, Int
 from twin.sharing.changes import PPM
 from twin.sharing.kinds import NodeKinds
 from twin.workload.selection import LogJobs
@@ -18,11 +18,11 @@ from twin.workload.selection import LogJobs
 
 @dataclass(frozen=True, slots=True)
 class NodesAsked:
-    """Nodes as `--nodes` says: GPU model of each (nodes,), GPUs of a node (None: one pool, whose size the log
-    says), and what is to be known of them."""
+    """Nodes as `--nodes` says: GPU model and GPUs of each (nodes,), GPUs of the largest (None: one pool,
+    whose size the log says), and what is to be known of them."""
 
     models: tuple[str, ...] = ("",)
-    size: int | None = None
+    each: tuple[int, ...] = ()
     notes: tuple[str, ...] = ()
 
     @classmethod
@@ -30,17 +30,23 @@ class NodesAsked:
         """Returns the nodes that words or a file describe.
 
         Raises:
-            InputError: the file cannot be read. UsageError: they describe none, or nodes of several sizes.
+            InputError: the file cannot be read. UsageError: they describe none.
         """
         if nodes is None:
             return cls()
         cluster, notes = cluster_named(nodes)
-        sizes = set(cluster.gpus.tolist())
-        if len(sizes) > 1:
-            raise UsageError(
-                f"--nodes {nodes!r}: with --changes all nodes are alike in size; take those of one size"
-            )
-        return cls(tuple(cluster.models[one] for one in cluster.model.tolist()), sizes.pop(), notes)
+        models = tuple(cluster.models[one] for one in cluster.model.tolist())
+        return cls(models, tuple(cluster.gpus.tolist()), notes)
+
+    @property
+    def size(self) -> int | None:
+        """GPUs of the largest node, None for a pool."""
+        return max(self.each, default=None)
+
+    @property
+    def sizes(self) -> Int | None:
+        """GPUs of each node (nodes,), None where all have the same."""
+        return np.array(self.each, np.int64) if len(set(self.each)) > 1 else None
 
     def __len__(self) -> int:
         return len(self.models)
@@ -83,6 +89,15 @@ class NodesAsked:
         for at, (number, gpus) in enumerate(zip(log.jobs.number, log.jobs.processors.tolist(), strict=True)):
             kind = types.get(log.ids.get(int(number), ""), "")
             if own := speeds.steps_per_s(kind, gpus, base, gpus):
-                each = [speeds.steps_per_s(kind, gpus, one, self.size or gpus) for one in columns]
+                each = [
+                    speeds.steps_per_s(kind, gpus, one, self._node_gpus(name) or gpus)
+                    for one, name in zip(columns, names, strict=True)
+                ]
                 found[at] = np.array(each) / own
         return found
+
+    def _node_gpus(self, model: str) -> int:
+        """Returns the GPUs of the largest node of a model."""
+        return max(
+            (size for one, size in zip(self.models, self.each, strict=True) if one == model), default=0
+        )

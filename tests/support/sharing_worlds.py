@@ -3,6 +3,7 @@
 import numpy as np
 from hypothesis import strategies as st
 
+from tests.support.goodput_jobs import APPLICATIONS, goodput_of
 from twin.queue.jobs import QueueJobs
 from twin.sharing.changes import CHANGES, ChangeRules, pauses_ns
 from twin.sharing.curves import SpeedCurve, SpeedCurves
@@ -19,18 +20,21 @@ CURVES = (
 
 
 @st.composite
-def sharing_worlds(draw: st.DrawFn, most: int = 16, rules: ChangeRules | None = None) -> SharingWorld:
+def sharing_worlds(
+    draw: st.DrawFn, most: int = 16, rules: ChangeRules | None = None, longest_s: int = 20_000
+) -> SharingWorld:
     """Jobs of seconds to hours on a few nodes; small ranges make ties of all kinds common."""
     count = draw(st.integers(1, most))
-    nodes, size = draw(st.sampled_from(((1, 8), (2, 4), (3, 2))))
+    sizes = np.array(draw(st.sampled_from(((8,), (4, 4), (2, 2, 2), (2, 4, 2)))))
+    nodes, size = len(sizes), int(sizes.max())
 
     def column(low: int, high: int) -> list[int]:
         return draw(st.lists(st.integers(low, high), min_size=count, max_size=count))
 
-    top = draw(st.sampled_from((5, 400, 20_000)))
+    top = draw(st.sampled_from([one for one in (5, 400, 20_000) if one <= longest_s]))
     run, more = column(1, top), column(0, top)
     jobs = QueueJobs.of_seconds(
-        column(0, draw(st.sampled_from((0, 5, 2 * top)))), run, column(1, nodes * size),
+        column(0, draw(st.sampled_from((0, 5, 2 * top)))), run, column(1, int(sizes.sum())),
         [one + extra for one, extra in zip(run, more, strict=True)], deadline=column(-1, 3 * top),
         priority=column(0, 1),
     )  # fmt: skip
@@ -38,12 +42,27 @@ def sharing_worlds(draw: st.DrawFn, most: int = 16, rules: ChangeRules | None = 
     chosen = rules or draw(st.sampled_from(list(CHANGES.values())))
     stages = np.array(draw(st.lists(st.sampled_from(STAGES), min_size=count, max_size=count)), np.float64)
     curves = draw(st.lists(st.sampled_from((None, *CURVES)), min_size=count, max_size=count))
-    speeds = MeasuredSpeeds(stages.sum(axis=1), stages, SpeedCurves.of(jobs.processors, curves, nodes * size))
+    speeds = MeasuredSpeeds(
+        stages.sum(axis=1), stages, SpeedCurves.of(jobs.processors, curves, int(sizes.sum()))
+    )
     slow = draw(st.sampled_from((None, 250_000, 900_001)))
     kinds = None
     if slow is not None:
         speed = np.tile(np.array([1_000_000, slow]), (count, 1))
         kinds = NodeKinds(("fast", "slow"), np.arange(nodes) % 2, speed)
+    goodput = None
+    if not chosen.charges_events and draw(st.booleans()):
+        speeds = MeasuredSpeeds(speeds.iteration, stages, SpeedCurves.rigid(jobs.processors))
+        of_node, of_job = np.arange(nodes) % 2, np.arange(count) % len(APPLICATIONS)
+        goodput = goodput_of(
+            jobs.run_ns,
+            of_node,
+            of_job,
+            tuned=draw(st.booleans()),
+            refresh_s=max(top // 7, 1),
+            samples=20.0 * top,
+        )
     return SharingWorld(
-        jobs, jobs.estimate_ns, pauses_ns(models, jobs.processors), nodes, size, chosen, speeds, kinds
-    )
+        jobs, jobs.estimate_ns, pauses_ns(models, jobs.processors), nodes, size, chosen, speeds, kinds, sizes,
+        goodput,
+    )  # fmt: skip

@@ -101,6 +101,19 @@ def noise_scales(folder: Path, application: str) -> dict[int, tuple[Values, Valu
     return noise
 
 
+def useful_samples(folder: Path, application: str) -> float:
+    """Returns the samples of the whole training at the smallest batch that was measured: its last epoch's
+    progress counts iterations at that batch.
+
+    Raises:
+        NotFoundError: no epoch was measured. InputError: a cell is no number.
+    """
+    batch = min(noise_scales(folder, application))
+    path = folder / application / f"validation-{batch}.csv"
+    line, row = _rows(path)[-1]
+    return _cells(path, line, row, "progress")[0] * batch
+
+
 def _listed(steps: StepTimes) -> list[tuple[float, ...]]:
     columns = (steps.nodes, steps.replicas, steps.local, steps.step_s, steps.sync_s)
     return [tuple(row) for row in np.column_stack(columns).tolist()]

@@ -61,6 +61,9 @@ STEADY = ChangeRules(
 FREE = ChangeRules(
     "free", "changes cost nothing and are made at once: a bound, as no cluster does it", costs=False
 )
+PAID = ChangeRules(
+    "paid", "a change pauses its job and is made whenever the scheduler says so, without a bound"
+)
 MURI = ChangeRules(
     "muri",
     "as Muri's simulator, SIGCOMM 2022: every running job loses its restart at every event",
@@ -70,7 +73,7 @@ MURI = ChangeRules(
     places_anew=True,
     counts=True,
 )
-CHANGES = {rules.name: rules for rules in (STEADY, FREE, MURI)}
+CHANGES = {rules.name: rules for rules in (STEADY, FREE, PAID, MURI)}
 """Rule sets by name; the first one is the default."""
 
 

@@ -13,6 +13,7 @@ from ingest.core.errors import UsageError
 from twin.queue.jobs import LATEST_NS, Int, QueueJobs
 from twin.sharing import progress
 from twin.sharing.changes import ChangeRules
+from twin.sharing.job_goodput import JobGoodput
 from twin.sharing.kinds import NodeKinds
 from twin.sharing.progress import NEVER, REFUSE, REFUSED, RUNNING, WAITING, JobStates
 from twin.sharing.speeds import INTERLEAVED, MeasuredSpeeds
@@ -24,10 +25,15 @@ WIDTH = 6
 
 @dataclass(frozen=True, eq=False)
 class SharingWorld:
-    """Jobs (their runs as they will be), equal nodes, rules, and the speeds that sharing and sizes bring.
+    """Jobs (their runs as they will be), nodes, rules, and the speeds that sharing and sizes bring.
 
     `predicted_ns`: what the scheduler takes for the run time; nowhere below it. `kinds`: GPU models of the
-    nodes, None where all are alike.
+    nodes, None where all are alike. `sizes`: GPUs of each node (nodes,), at most `node_gpus`, None where all
+    have these. `goodput`: speeds of jobs alone that change with their progress, in place of those of sizes
+    and kinds.
+
+    Raises:
+        UsageError: the rules take a restart at every event, of which goodput makes one a minute.
     """
 
     jobs: QueueJobs
@@ -38,14 +44,36 @@ class SharingWorld:
     rules: ChangeRules
     speeds: MeasuredSpeeds
     kinds: NodeKinds | None = None
+    sizes: Int | None = None
+    goodput: JobGoodput | None = None
+
+    def __post_init__(self) -> None:
+        if self.goodput is not None and self.rules.charges_events:
+            raise UsageError(
+                f"--changes {self.rules.name} takes a restart at every event, and goodput is found anew each "
+                "minute; take steady or paid"
+            )
+
+    @property
+    def capacity(self) -> Int:
+        """GPUs of each node (nodes,)."""
+        return np.full(self.nodes, self.node_gpus, np.int64) if self.sizes is None else self.sizes
 
     @property
     def gpus(self) -> int:
         """GPUs of all nodes."""
-        return self.nodes * self.node_gpus
+        return int(self.capacity.sum())
 
-    def rates(self, job: Int, gpus: Int, node: Int, leader: Int, mode: Int, whole: Int) -> Int:
-        """Returns the speed of each of these jobs (rows,), millionths, on what it holds."""
+    @property
+    def refresh_ns(self) -> int:
+        """Time after which speeds are found anew if nothing happens before."""
+        return NEVER if self.goodput is None else self.goodput.refresh_ns
+
+    def rates(self, job: Int, gpus: Int, node: Int, leader: Int, mode: Int, whole: Int, left: Int) -> Int:
+        """Returns the speed of each of these jobs (rows,), millionths, on what it holds; `left`: its work."""
+        if self.goodput is not None:
+            alone = self.goodput.rates(job, gpus, node, leader, whole, left)
+            return self.speeds.shared(alone, job, gpus, leader, mode)
         found = self.speeds.rates(job, gpus, leader, mode)
         return found if self.kinds is None else self.kinds.adjusted(found, job, node, leader, whole)
 
@@ -54,7 +82,7 @@ class SharingWorld:
         jobs = self.jobs
         return JobFacts(
             jobs.processors, jobs.deadline_ns, self.pause_ns, self.predicted_ns, jobs.submit_ns,
-            jobs.priority, self.speeds, self.kinds,
+            jobs.priority, self.speeds, self.kinds, self.goodput,
         )  # fmt: skip
 
 
@@ -156,15 +184,18 @@ class _Loop:
         assert _fits(view, found), "a scheduler gives away GPUs that are not there"
         active, held = self._refuse(rows, found, held, time)
         gpus, node, leader, mode, whole = _merged(s, active, held, found, rows)
-        rate = world.rates(active, gpus, node, leader, mode, whole)
+        part = _parts(s, whole, active[held], found, world.capacity)
+        rate = world.rates(active, gpus, node, leader, mode, whole, progress.rest(s, active, time))
         written = np.empty((len(active), WIDTH), np.int64)
         count = progress.change(
-            s, active, gpus, node, leader, mode, whole, rate, world.pause_ns, self.costs, time, written
+            s, active, gpus, node, leader, mode, whole, part, rate, world.pause_ns, self.costs, time, written
         )
         if count:
             self.events.append(written[:count])
         self.again = NEVER if found.again_ns is None else found.again_ns
         assert self.again > time, "a scheduler asks to be asked at once"
+        if (gpus > 0).any():
+            self.again = min(self.again, time + world.refresh_ns)
         waits = bool((gpus == 0).any())
         if waits and held.any():
             until = progress.holds_on_until(s, active[held], world.pause_ns, self.costs, time)
@@ -195,17 +226,18 @@ def observe(
     place = np.full(len(facts.asked), NOWHERE, np.int64)
     place[rows] = np.arange(len(rows))
     leader = s.leader[rows]
-    free = np.full(world.nodes, world.node_gpus, np.int64)
+    free = world.capacity.copy()
     for job in held:
         if s.node[job] >= 0 and (s.leader[job] < 0 or s.leader[job] == job):
             free[s.node[job]] -= s.gpus[job]
-    free[np.isin(s.whole, held)] = 0
+    spanned = np.isin(s.whole, held)
+    free[spanned] -= s.part[spanned]
     return SharingView(
         time, rows, facts.asked[rows], s.gpus[rows], s.node[rows],
         np.where(leader < 0, NOWHERE, place[leader]), progress.rest(s, rows, time) + spare[rows],
         s.executed[rows], s.served[rows], s.first[rows], s.mode[rows],
-        np.where(s.whole < 0, NOWHERE, place[s.whole]), free, world.node_gpus, arrived,
-        ended_served, facts, world.rules,
+        s.changed[rows], np.where(s.whole < 0, NOWHERE, place[s.whole]), s.part.copy(), free, world.capacity,
+        spanned, world.node_gpus, arrived, ended_served, facts, world.rules,
     )  # fmt: skip
 
 
@@ -225,6 +257,12 @@ def _merged(
     return gpus, node, leader, mode, whole
 
 
+def _parts(s: JobStates, whole: Int, held: Int, found: Allocation, capacity: Int) -> Int:
+    """Returns the GPUs of each node that the job in `whole` holds from now on."""
+    given = capacity if found.part is None else found.part
+    return np.where(whole < 0, np.int64(0), np.where(np.isin(whole, held), s.part, given))
+
+
 def jobs_of(rows: Int, chosen: Int) -> Int:
     """Returns the jobs of rows, NOWHERE where there is none."""
     if not len(rows):
@@ -240,5 +278,11 @@ def _fits(view: SharingView, found: Allocation) -> bool:
         first &= (found.leader < 0) | (found.leader == rows)
     placed = first & (found.node >= 0)
     used = np.bincount(found.node[placed], found.gpus[placed], len(view.free))
-    used[found.whole >= 0] += view.node_gpus
+    lies = found.whole >= 0
+    part = view.sizes if found.part is None else found.part
+    used[lies] += part[lies]
+    if found.part is not None:
+        assert (part[lies] > 0).all() and not (lies & view.spanned).any()
+        held = np.bincount(found.whole[lies], part[lies], len(view))
+        assert (held[held > 0] == found.gpus[held > 0]).all(), "a job holds the parts that it was given"
     return bool((used <= view.free).all() and found.gpus[first].sum() <= view.free.sum())

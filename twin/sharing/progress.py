@@ -25,7 +25,8 @@ NEVER = LATEST_NS * 2
 
 
 class JobStates(NamedTuple):
-    """All that changes of jobs, one element a job; `whole`: who holds a node alone (nodes,)."""
+    """All that changes of jobs, one element a job; `whole`: who lies on a node beside others, or holds it
+    alone, with how many of its GPUs, `part` (nodes,)."""
 
     status: Int
     left: Int
@@ -47,6 +48,7 @@ class JobStates(NamedTuple):
     held: Int
     charge: Int
     whole: Int
+    part: Int
 
 
 class Costs(NamedTuple):
@@ -68,7 +70,7 @@ def initial(run_ns: Int, nodes: int) -> JobStates:
     return JobStates(
         status, run_ns.copy(), at, ready, rate, gpus, node, leader, executed, served, since,
         np.full(count, NOWHERE, np.int64), ended, preempted, changed, lost,
-        mode, had, charge, np.full(nodes, NOWHERE, np.int64),
+        mode, had, charge, np.full(nodes, NOWHERE, np.int64), np.zeros(nodes, np.int64),
     )  # fmt: skip
 
 
@@ -149,7 +151,7 @@ def _promote(s: JobStates, rows: Int) -> None:
                     s.whole[node] = rows[row]
     for node in range(len(s.whole)):
         if s.whole[node] >= 0 and s.status[s.whole[node]] != RUNNING:
-            s.whole[node] = NOWHERE
+            s.whole[node], s.part[node] = NOWHERE, 0
 
 
 @njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
@@ -174,7 +176,7 @@ def _let_go(s: JobStates, job: int) -> None:
     s.gpus[job], s.rate[job], s.node[job], s.leader[job] = 0, 0, NOWHERE, NOWHERE
     for node in range(len(s.whole)):
         if s.whole[node] == job:
-            s.whole[node] = NOWHERE
+            s.whole[node], s.part[node] = NOWHERE, 0
 
 
 @njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
@@ -213,8 +215,8 @@ def holds_on_until(s: JobStates, rows: Int, pause: Int, costs: Costs, time: int)
 
 @njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
 def change(
-    s: JobStates, rows: Int, gpus: Int, node: Int, leader: Int, mode: Int, whole: Int, rate: Int, pause: Int,
-    costs: Costs, time: int, events: Int,
+    s: JobStates, rows: Int, gpus: Int, node: Int, leader: Int, mode: Int, whole: Int, part: Int, rate: Int,
+    pause: Int, costs: Costs, time: int, events: Int,
 ) -> int:  # fmt: skip
     """Gives each of these jobs what it holds from now on; returns how many events that were.
 
@@ -234,7 +236,7 @@ def change(
         job = rows[row]
         if not gpus[row]:
             continue
-        kind = _kind(s, job, gpus[row], node[row], whole, rate[row])
+        kind = _kind(s, job, gpus[row], node[row], whole, part, rate[row])
         s.leader[job], s.mode[job], s.charge[job] = leader[row], mode[row], pause[job]
         if leader[row] >= 0:
             s.charge[job] = 0
@@ -257,7 +259,7 @@ def change(
         _write(events, count, time, kind, s, job)
         count += 1
     for place in range(len(whole)):
-        s.whole[place] = whole[place]
+        s.whole[place], s.part[place] = whole[place], part[place]
     return count
 
 
@@ -272,7 +274,7 @@ def _settle(s: JobStates, job: int, time: int) -> None:
 
 
 @njit(inline="always")  # type: ignore[untyped-decorator]
-def _kind(s: JobStates, job: int, gpus: int, node: int, whole: Int, rate: int) -> int:
+def _kind(s: JobStates, job: int, gpus: int, node: int, whole: Int, part: Int, rate: int) -> int:
     """Returns the kind of a change; -1 for none."""
     if not s.gpus[job]:
         return START if s.first[job] < 0 else RESUME
@@ -282,5 +284,7 @@ def _kind(s: JobStates, job: int, gpus: int, node: int, whole: Int, rate: int) -
         return MOVE
     for place in range(len(whole)):
         if (whole[place] == job) != (s.whole[place] == job):
+            return MOVE
+        if whole[place] == job and part[place] != s.part[place]:
             return MOVE
     return SPEED if s.rate[job] != rate else -1

@@ -30,7 +30,8 @@ class _Job:
 
     index: int
     left: int
-    nodes: frozenset[int] = frozenset()
+    nodes: frozenset[tuple[int, int]] = frozenset()
+    """Nodes that it holds beside others or alone, with how many of their GPUs."""
     node: int = NOWHERE
     gpus: int = 0
     rate: int = 0
@@ -44,6 +45,7 @@ class _Job:
     runs: list[tuple[int, int, int]] = field(default_factory=list)
     """Begin, end and GPUs of the pieces of its run that are over."""
     preempted: int = 0
+    changed: int = 0
     version: int = 0
     over: bool = False
 
@@ -66,7 +68,9 @@ class SharingReferee:
     happened: list[Happened] = field(default_factory=list)
     active: list[_Job] = field(default_factory=list)
     holder: dict[int, int] = field(default_factory=dict)
-    """Job that holds a node alone."""
+    """Job that lies on a node beside others, or holds it alone."""
+    part: dict[int, int] = field(default_factory=dict)
+    """How many GPUs of the node it holds."""
     arrived: int = 0
     due_at: int = -1
     asked_again: int = NEVER
@@ -138,7 +142,7 @@ class SharingReferee:
                 for mate in self.active:
                     if mate.leader == old:
                         mate.leader = job.index
-                job.nodes = frozenset(at for at, one in self.holder.items() if one == old)
+                job.nodes = frozenset((at, self.part[at]) for at, one in self.holder.items() if one == old)
                 self.holder = {at: job.index if one == old else one for at, one in self.holder.items()}
         self.holder = {at: one for at, one in self.holder.items() if self.jobs[one].gpus}
 
@@ -169,12 +173,12 @@ class SharingReferee:
     def view(self, now: int, rows: list[_Job], held: list[_Job]) -> SharingView:
         """Returns what the scheduler sees."""
         place = {job.index: row for row, job in enumerate(rows)}
-        free = [self.world.node_gpus] * self.world.nodes
+        free = self.world.capacity.tolist()
         for job in held:
             if job.node != NOWHERE and job.leader in (NOWHERE, job.index):
                 free[job.node] -= job.gpus
         for node, holder in self.holder.items():
-            free[node] = 0 if self.jobs[holder] in held else free[node]
+            free[node] -= self.part[node] if self.jobs[holder] in held else 0
         whole = [place.get(self.holder.get(node, NOWHERE), NOWHERE) for node in range(self.world.nodes)]
         had = [[*job.runs, *([(job.at, now, job.gpus)] if job.gpus else [])] for job in rows]
         return SharingView(
@@ -184,7 +188,12 @@ class SharingReferee:
             _row(job.left - job.work_by(now) + self.spare[job.index] for job in rows),
             _row(sum(end - begin for begin, end, _ in one) for one in had),
             _row(_served(one) for one in had),
-            _row(job.first for job in rows), _row(job.mode for job in rows), _row(whole), _row(free),
+            _row(job.first for job in rows), _row(job.mode for job in rows),
+            _row(job.changed for job in rows), _row(whole),
+            _row(self.part[at] if at in self.holder else 0 for at in range(self.world.nodes)), _row(free),
+            self.world.capacity,
+            np.array([self.jobs[self.holder[at]] in held if at in self.holder else False
+                      for at in range(self.world.nodes)], np.bool_),
             self.world.node_gpus, self.arrived, _row(self.ended_served),
             self.facts, self.world.rules,
         )  # fmt: skip
@@ -220,13 +229,16 @@ class SharingReferee:
             first = NOWHERE if found.leader is None else int(found.leader[row])
             leader[job.index] = NOWHERE if first == NOWHERE else rows[first].index
         holder = {at: one for at, one in self.holder.items() if self.jobs[one] in held}
+        part = {at: self.part[at] for at in holder}
+        given = self.world.capacity if found.part is None else found.part
         for at, row in enumerate(found.whole.tolist()):
             if row != NOWHERE and at not in holder:
-                holder[at] = rows[row].index
+                holder[at], part[at] = rows[row].index, int(given[at])
         order = _indices(self.active)
         held_by = [_row(one[job] for job in order) for one in (gpus, node, leader, mode)]
         alone = _row(holder.get(at, NOWHERE) for at in range(self.world.nodes))
-        rates = self.world.rates(_row(order), held_by[0], held_by[1], held_by[2], held_by[3], alone)
+        left = _row(job.left - job.work_by(now) for job in self.active)
+        rates = self.world.rates(_row(order), held_by[0], held_by[1], held_by[2], held_by[3], alone, left)
         rate = dict(zip(order, rates.tolist(), strict=True))
         for job in self.active:
             if job.gpus and not gpus[job.index]:
@@ -234,12 +246,12 @@ class SharingReferee:
         for job in self.active:
             one = job.index
             if gpus[one]:
-                nodes = frozenset(at for at, holds in holder.items() if holds == one)
+                nodes = frozenset((at, part[at]) for at, holds in holder.items() if holds == one)
                 job.leader, job.mode = leader[one], mode[one]
                 mates = [at for at in order if leader[at] == leader[one] != NOWHERE] or [one]
                 job.charge = sum(self.pause[at] for at in mates)
                 self.put(job, now, gpus[one], node[one], nodes, rate[one])
-        self.holder = holder
+        self.holder, self.part = holder, part
 
     def stop(self, job: _Job, now: int) -> None:
         """Preempts a job."""
@@ -249,7 +261,9 @@ class SharingReferee:
         self.release(job)
         self.note("preempt", job)
 
-    def put(self, job: _Job, now: int, gpus: int, node: int, nodes: frozenset[int], rate: int) -> None:
+    def put(
+        self, job: _Job, now: int, gpus: int, node: int, nodes: frozenset[tuple[int, int]], rate: int
+    ) -> None:
         """Lets a job hold these GPUs from now on, if that is a change."""
         if not job.gpus:
             kind = "start" if job.first == NOWHERE else "resume"
@@ -267,6 +281,7 @@ class SharingReferee:
         job.at, job.ready = now, max(now, job.ready)
         job.gpus, job.node, job.nodes, job.rate = gpus, node, nodes, rate
         job.since = job.since if kind == "speed" else now
+        job.changed += kind in ("resume", "resize", "move")
         if kind == "start":
             job.first = now
         elif kind != "speed" and self.world.rules.costs:
@@ -284,6 +299,8 @@ class SharingReferee:
         if not all(found.gpus):
             ripe = [job.since + self.world.rules.amortises * self.pause[job.index] for job in held]
             again = min([again, *(time for time in ripe if time > now)])
+        if any(job.gpus for job in self.active):
+            again = min(again, now + self.world.refresh_ns)
         self.asked_again = again
         if again < NEVER:
             At(self.env, again - now, FIRST).callbacks.append(lambda _: self.woken(again))

@@ -127,7 +127,11 @@ class MeasuredSpeeds:
 
     def rates(self, job: Int, gpus: Int, leader: Int, mode: Int) -> Int:
         """Returns the speed of each of these jobs (rows,), millionths."""
-        found = self.curves.rates(job, gpus)
+        return self.shared(self.curves.rates(job, gpus), job, gpus, leader, mode)
+
+    def shared(self, alone: Int, job: Int, gpus: Int, leader: Int, mode: Int) -> Int:
+        """Returns the speed of each of these jobs (rows,) from that without the others on its GPUs."""
+        found = alone.copy()
         for first in np.unique(leader[(leader >= 0) & (gpus > 0)]).tolist():
             rows = np.flatnonzero((leader == first) & (gpus > 0))
             if len(rows) > 1:

@@ -11,6 +11,7 @@ from twin.sharing.changes import ChangeRules
 from twin.sharing.kinds import NodeKinds
 
 if TYPE_CHECKING:  # speeds come from measurements, a view only passes them on
+    from twin.sharing.job_goodput import JobGoodput
     from twin.sharing.speeds import MeasuredSpeeds
 
 NOWHERE = -1
@@ -21,7 +22,8 @@ NOWHERE = -1
 class JobFacts:
     """Facts of all jobs before they run; one element a job in every array.
 
-    `kinds`: GPU models of nodes, None where all are alike.
+    `kinds`: GPU models of nodes, None where all are alike. `goodput`: None where speeds do not follow from
+    batch and progress.
     """
 
     asked: Int
@@ -32,6 +34,7 @@ class JobFacts:
     priority: Int
     speeds: "MeasuredSpeeds"
     kinds: NodeKinds | None = None
+    goodput: "JobGoodput | None" = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,10 +43,13 @@ class SharingView:
 
     `job`: index among all jobs. `gpus` (0: waits), `node`, `leader`: what a job holds now, with the row of
     the first of those that it shares with. `left_ns`: its predicted rest, alone on the GPUs that it asked
-    for. `executed_ns`, `served_ns`: how long it has run, and that times GPUs. `whole`: row of the job that
-    holds a node alone (nodes,), or NOWHERE. `free`: GPUs of each node that the scheduler may give, those of
-    the rows included (nodes,). `ended_served_ns`: GPU time of the jobs that ended at this
-    event. Jobs that may not be changed now, and their GPUs, are not in it.
+    for. `executed_ns`, `served_ns`: how long it has run, and that times GPUs; `changed`: how often it was
+    resumed, moved or resized. `whole`: row of the job that lies on several nodes, or holds one alone, for
+    each node (nodes,), or NOWHERE; `part`: GPUs of the node that this job holds, all of them but where a
+    scheduler gives fewer. `free`: GPUs of each node that the scheduler may give, those of the rows included
+    (nodes,); `sizes`: all its GPUs; `spanned`: a job that may not be changed now, and lies on several nodes,
+    lies on this one. `node_gpus`: GPUs of the largest node. `ended_served_ns`: GPU time of the jobs that
+    ended at this event. Jobs that may not be changed now, and their GPUs, are not in it.
     """
 
     now_ns: int
@@ -57,8 +63,12 @@ class SharingView:
     served_ns: Int
     first_ns: Int
     mode: Int
+    changed: Int
     whole: Int
+    part: Int
     free: Int
+    sizes: Int
+    spanned: NDArray[np.bool_]
     node_gpus: int
     arrived: int
     ended_served_ns: Int
@@ -71,10 +81,10 @@ class SharingView:
 
 @dataclass(frozen=True, eq=False)
 class Allocation:
-    """GPUs of each row (0: waits), its node and the leader of those that it shares with, and who holds a
-    node alone (nodes,); `mode` says how the jobs of a leader share, INTERLEAVED if nothing is said; at
-    `again_ns` the scheduler wants to be asked again, whatever happens until then. `refused`: new jobs that
-    are turned away for good."""
+    """GPUs of each row (0: waits), its node and the leader of those that it shares with, and who lies on a
+    node beside others or holds it alone (nodes,), with `part` of its GPUs, all if nothing is said; `mode`
+    says how the jobs of a leader share, INTERLEAVED if nothing is said; at `again_ns` the scheduler wants to
+    be asked again, whatever happens until then. `refused`: new jobs that are turned away for good."""
 
     gpus: Int
     node: Int
@@ -83,6 +93,7 @@ class Allocation:
     mode: Int | None = None
     again_ns: int | None = None
     refused: NDArray[np.bool_] | None = None
+    part: Int | None = None
 
 
 class SharingScheduler(Protocol):

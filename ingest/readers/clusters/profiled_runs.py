@@ -83,12 +83,11 @@ def _sia(rows: pa.Table, path: Path, profiles: RunProfiles) -> list[float | None
     gpu = profiles.gpu or SIA_GPU
     if gpu not in NODE_GPUS:
         raise UsageError(f"profiles of Sia have no GPU {gpu!r}; they have {', '.join(NODE_GPUS)}")
-    listed = _table(path)
-    if not listed or not {"name", "application", "batch_size"} <= {*listed[0]}:
+    batches = listed_batches(path)
+    if not batches:
         raise UsageError(
             f"{path} is no list of Gavel, Sia or Pollux that fits the profiles in {profiles.folder}"
         )
-    batches = {row["name"]: row["batch_size"] or "" for row in listed}
     tables: dict[str, dict[str, Any]] = {}
     found: list[float | None] = []
     for job, model, gpus in _columns(rows, "job_id", "model", "gpus"):
@@ -101,6 +100,20 @@ def _sia(rows: pa.Table, path: Path, profiles: RunProfiles) -> list[float | None
             tables[model] = _steps(folder / f"placements-{gpu}.csv")
         found.append(_run_s(folder, int(batch), gpus, NODE_GPUS[gpu], tables[model]))
     return found
+
+
+def listed_batches(path: Path) -> dict[str, str]:
+    """Returns the batch of each job of a list of Sia or Pollux, by its name, as it is written; nothing for
+    any other file."""
+    listed = _table(path)
+    if not listed or not {"name", "application", "num_replicas", "batch_size"} <= {*listed[0]}:
+        return {}
+    return {row["name"]: row["batch_size"] or "" for row in listed}
+
+
+def is_sia(folder: Path) -> bool:
+    """Returns True for a folder of profiles of Sia and Pollux: a folder an application."""
+    return any(folder.glob("*/placements-*.csv"))
 
 
 def _table(path: Path) -> list[dict[str, str]]:

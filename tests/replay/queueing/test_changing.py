@@ -59,6 +59,13 @@ def test_figures_are_written_without_the_dirt_of_floats(repository: Path) -> Non
             assert len(str(value).partition(".")[2]) <= 6, name
 
 
+def test_nodes_may_be_of_several_sizes(repository: Path) -> None:
+    log, nodes = repository / "examples/queue.swf", "8 x 8 V100, 2 x 4 V100"
+    found = compare_changing(log, ("srtf", "tiresias"), rules=STEADY, nodes=nodes)
+    assert found.world.gpus == 72 and found.world.node_gpus == 8
+    assert all(one.refused == 0 and one.utilisation > 0 for one in found.figures.values())
+
+
 @pytest.mark.parametrize(
     ("policies", "options", "message"),
     [
@@ -66,7 +73,6 @@ def test_figures_are_written_without_the_dirt_of_floats(repository: Path) -> Non
         (("esy",), {}, "did you mean 'easy'"),
         (("edf-preemptive",), {}, "no job has a deadline"),
         (("easy",), {"nodes": "8 x 8 V100"}, "leaves running jobs alone"),
-        (("srtf",), {"nodes": "8 x 8 V100, 2 x 4 V100"}, "all nodes are alike"),
     ],
 )
 def test_what_cannot_be_played_is_refused(
