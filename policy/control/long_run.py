@@ -1,9 +1,11 @@
 """Plans by what they would have done over the past of the links: candidates for it, and their mean rate.
 
 A plan is kept for hours, and a forecast reaches minutes. So a placement is judged by its mean iterations per
-second over samples of the past, its free knobs (relays, warm-up depth) turned in each of them. Candidates are
-searched for the typical links of the past and of its parts, over direct links and over unshared relays: a
-plan that is good for the present links alone is seldom among the best for a day.
+second over samples of the past, its free knobs (relays, warm-up depth) turned in each of them; links drift
+over hours, so late samples count for more (exponential smoothing: Brown, "Statistical Forecasting for
+Inventory Control", 1959). Candidates are searched for the typical links of the past and of its parts, over
+direct links and over unshared relays: a plan that is good for the present links alone is seldom among the
+best for a day.
 """
 
 from collections.abc import Iterable, Sequence
@@ -34,6 +36,10 @@ Float = NDArray[np.float64]
 
 SAMPLES = 96
 """Samples of the past over which plans are judged."""
+HALF_LIFE = 0.125
+"""Share of the past after which a moment counts half, since links drift; compared with others by rolling
+starts within the pasts alone: `benchmarks/policy/past_half_life.py`.
+"""
 PARTS = 4
 """Parts of the past that are searched on their own, beside the whole."""
 FOUND = 24
@@ -50,6 +56,13 @@ not among the twelve that are best without."""
 def samples_of(history: LinkHistory, count: int = SAMPLES) -> States:
     """Returns at most `count` joint states of the links, spread evenly over the past."""
     chosen = history.evenly(count)
+    return States(history.bandwidth_bps[chosen], history.latency_s[chosen])
+
+
+def late_samples_of(history: LinkHistory, half_life: float, count: int = SAMPLES) -> States:
+    """Returns at most `count` joint states of the links, each of which stands for the same weight of the past
+    (`LinkHistory.lately`)."""
+    chosen = history.lately(count, half_life)
     return States(history.bandwidth_bps[chosen], history.latency_s[chosen])
 
 
@@ -143,8 +156,9 @@ def ranked(rates: LongRunRates, plans: Iterable[Plan], objective: Objective | No
 class PastPlans:
     """Candidates for the past of a run, ranked by their rates over it, for the GPUs that are free.
 
-    Where nothing is known of the past, the links that are given take its place. Where more than speed has
-    weight, plans are ranked by the objective under `weights`.
+    Late moments of the past count for more: the weight halves with every share `half_life` of the past that
+    a moment lies back; with None all count alike. Where nothing is known of the past, the links that are
+    given take its place. Where more than speed has weight, plans are ranked by the objective under `weights`.
     """
 
     def __init__(
@@ -153,10 +167,14 @@ class PastPlans:
         history: LinkHistory | None,
         weights: tuple[float, float, float] = (1.0, 0.0, 0.0),
         rates: LongRunRates | None = None,
+        *,
+        half_life: float | None = HALF_LIFE,
     ) -> None:
         self.estimator, self.history, self.weights = estimator, history, weights
         self.relayed = free_egress(weights)
-        self.states = None if history is None else samples_of(history)
+        self.states = None
+        if history is not None:
+            self.states = samples_of(history) if half_life is None else late_samples_of(history, half_life)
         self._known: dict[tuple[int, ...], list[PastPlan]] = {}
         self._rates: LongRunRates | None = None
         if self.states is not None:  # before the run: it takes longer than a decision may
