@@ -46,6 +46,9 @@ FOUND = 24
 """Plans taken from each search."""
 VARIED = 6
 """Where more than speed has weight, this many times as many are compared, and the fastest of each order."""
+NEAR = 16
+"""Plans with the running plan's order of domains that are compared with it: on quad-70b the cut that a shift
+of the links asks for is the eleventh of them over the past, and moves two layers."""
 DEEPENED = 12
 """Plans whose warm-up depths are tried in every sample: the best of a first trial,"""
 TRIED, THINNED = 64, 12
@@ -192,13 +195,17 @@ class PastPlans:
             rates = known._rates if known.relayed == free_egress(context.weights) else None
         return cls(estimator, history, context.weights, rates)
 
-    def legal(self, free_gpus: tuple[int, ...], most: int) -> list[Plan]:
-        """Returns the best plans found so far that the free GPUs allow, at most so many, with default
-        knobs."""
+    def legal(self, free_gpus: tuple[int, ...], most: int, running: Plan | None = None) -> list[Plan]:
+        """Returns the best plans found so far that the free GPUs allow, at most so many, with default knobs;
+        beside them the best `NEAR` with the order of domains of `running`: to reach those few layers move."""
         job = self.estimator.job
         plans = dict.fromkeys(default_knobs(job, one.plan) for found in self._known.values() for one in found)
-        fit = (plan for plan in plans if not self.estimator.problems(plan, free_gpus))
-        return list(islice(fit, most))
+        alike = [] if running is None else [plan for plan in plans if plan.order == running.order]
+        chosen: dict[Plan, None] = {}
+        for among, count in ((plans, most), (alike, NEAR)):
+            fit = (plan for plan in among if not self.estimator.problems(plan, free_gpus))
+            chosen |= dict.fromkeys(islice(fit, count))
+        return list(chosen)
 
     def rates_in_each(self, plan: Plan) -> Float | None:
         """Returns a plan's iterations per second in every sample of the past (T,); None where nothing is
