@@ -27,7 +27,7 @@ from ingest.core.errors import UsageError
 )
 @click.option(
     "--nodes", metavar="NODES",
-    help='Nodes x GPUs and their model, as "8 x 8 A100-80, 4 x 8 V100", or a CSV file of nodes.',
+    help='Nodes x GPUs and model, as "8 x 8 A100-80, 4 x 8 V100" (racks x in front), or a CSV file of nodes.',
 )  # fmt: skip
 @click.option(
     "--placement", "placements", multiple=True, metavar="NAME",

@@ -28,7 +28,7 @@ COLUMNS = (
 )  # fmt: skip
 NODE_COLUMNS = (
     "policy", "placement", "jobs", "wait s", "p95", "bounded slowdown", "p95", "utilisation %",
-    "fragmentation %", "nodes a gang", "overtaking %",
+    "fragmentation %", "nodes a gang", "racks a gang", "overtaking %",
 )  # fmt: skip
 
 POWER_COLUMNS = (
@@ -288,9 +288,10 @@ def _row(name: str, one: "QueueFigures", sure: "QueueIntervals | None") -> tuple
 
 
 def _node_row(policy: str, place: str, one: "NodeFigures") -> tuple[object, ...]:
-    pool, gang = one.of_pool, "" if one.nodes_per_gang is None else one.nodes_per_gang
+    pool = one.of_pool
+    gangs = ("" if mean is None else mean for mean in (one.nodes_per_gang, one.racks_per_gang))
     return (
         policy, place, pool.jobs, pool.avg_wait_s, pool.p95_wait_s, pool.avg_bounded_slowdown,
-        pool.p95_bounded_slowdown, 100 * pool.utilisation, 100 * one.fragmentation, gang,
+        pool.p95_bounded_slowdown, 100 * pool.utilisation, 100 * one.fragmentation, *gangs,
         100 * pool.backfilled,
     )  # fmt: skip

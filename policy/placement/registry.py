@@ -7,6 +7,7 @@ from policy.placement.dot_product import DOT_PRODUCT, TETRIS
 from policy.placement.fgd import FGD
 from policy.placement.first_fit import FIRST_FIT
 from policy.placement.packing import PACKING
+from policy.placement.racks import RACK, RACK_FIRST
 from policy.placement.random_fit import RANDOM_FIT
 from policy.placement.scattered import SCATTERED
 from policy.placement.worst_fit import SPREAD, WORST_FIT
@@ -16,7 +17,7 @@ PLACEMENTS = {
     one.name: one
     for one in (
         BEST_FIT, FIRST_FIT, WORST_FIT, PACKING, CLUSTERING, DOT_PRODUCT, TETRIS, FGD, RANDOM_FIT, SPREAD,
-        SCATTERED,
+        SCATTERED, RACK, RACK_FIRST,
     )
 }  # fmt: skip
 """The first one is what a cluster of nodes has if none is named."""

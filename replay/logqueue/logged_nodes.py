@@ -16,11 +16,12 @@ NODES = "nodes"
 
 
 def to_json(done: NodeSchedule) -> Json:
-    """Returns the nodes, equal neighbours counted as [nodes, model, GPUs, CPU, memory], and the classes of
-    demands with their tasks, all in the order in which the simulator has them."""
+    """Returns the nodes, equal neighbours counted as [nodes, model, GPUs, CPU, memory, rack], and the classes
+    of demands with their tasks, all in the order in which the simulator has them."""
     one, asked = done.cluster, done.demands
     rows = zip(
-        *(column.tolist() for column in (one.model, one.gpus, one.cpu_milli, one.memory_mib)), strict=True
+        *(column.tolist() for column in (one.model, one.gpus, one.cpu_milli, one.memory_mib, one.rack)),
+        strict=True,
     )
     return {
         "models": list(one.models),
@@ -33,7 +34,9 @@ def to_json(done: NodeSchedule) -> Json:
 def cluster_from(stored: Json) -> NodeCluster:
     """Returns the nodes of a header."""
     groups = np.array(stored["groups"], np.int64)
-    columns = (np.repeat(groups[:, at], groups[:, 0]) for at in range(1, 5))
+    if groups.shape[1] == 5:  # a log from before racks were known
+        groups = np.column_stack((groups, np.zeros(len(groups), np.int64)))
+    columns = (np.repeat(groups[:, at], groups[:, 0]) for at in range(1, 6))
     return NodeCluster(tuple(stored["models"]), *(np.ascontiguousarray(column) for column in columns))
 
 

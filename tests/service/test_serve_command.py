@@ -3,6 +3,7 @@
 import json
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -12,6 +13,7 @@ from typing import Any
 
 from replay.log.run_log import RunReader
 from replay.store import run_index
+from service.api.server import ListenAddress, bound
 from service.hook import TrainingHook
 from tests.support.processes import environment
 
@@ -57,3 +59,8 @@ def test_a_hook_is_served_and_the_run_is_one_like_others(
     )  # fmt: skip
     found = json.loads(audited.stdout)
     assert (found["run"], found["ok"], found["events"]) == (ready["run"], True, len(types))
+
+
+def test_an_answer_does_not_wait_for_an_acknowledgement() -> None:
+    with bound(ListenAddress(port=0)) as listener:
+        assert listener.proto == socket.IPPROTO_TCP  # without it asyncio leaves Nagle's algorithm on

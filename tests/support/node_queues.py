@@ -19,14 +19,15 @@ MODELS = ("A100", "V100", "T4")
 
 @st.composite
 def clusters(draw: st.DrawFn) -> NodeCluster:
-    """One to six nodes of one to four GPUs, of up to three models, with or without CPU and memory."""
+    """One to six nodes of one to four GPUs, of up to three models and racks, with or without CPU."""
     count = draw(st.integers(1, 6))
     gpus = draw(st.lists(st.integers(1, 4), min_size=count, max_size=count))
     models = draw(st.lists(st.sampled_from(MODELS), min_size=count, max_size=count))
+    racks = draw(st.one_of(st.none(), st.lists(st.integers(0, 2), min_size=count, max_size=count)))
     if not draw(st.booleans()):
-        return NodeCluster.of_nodes(gpus, models)
+        return NodeCluster.of_nodes(gpus, models, racks=racks)
     cpu = draw(st.lists(st.integers(2, 9), min_size=count, max_size=count))
-    return NodeCluster.of_nodes(gpus, models, [1000 * one for one in cpu], [64 * one for one in cpu])
+    return NodeCluster.of_nodes(gpus, models, [1000 * one for one in cpu], [64 * one for one in cpu], racks)
 
 
 @st.composite

@@ -19,12 +19,14 @@ NAMES = ("d0", "d1", "d2")
 Json = dict[str, Any]
 
 
-def links(bps: float = 2e9, *, at_ns: int | None = None, latency_s: float = 0.05) -> list[Json]:
+def links(
+    bps: float = 2e9, *, at_ns: int | None = None, latency_s: float = 0.05, names: tuple[str, ...] = NAMES
+) -> list[Json]:
     """A sample of every link, as a client sends it."""
     now = time.time_ns() if at_ns is None else at_ns
     return [
         {"kind": "link", "epoch_ns": now, "src": a, "dst": b, "bandwidth_bps": bps, "latency_s": latency_s}
-        for a, b in permutations(NAMES, 2)
+        for a, b in permutations(names, 2)
     ]
 
 

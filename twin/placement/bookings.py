@@ -93,9 +93,11 @@ def book(
             other = of[i]
             move(booked.tried, wants, class_of[other], slots[first[other] : first[other + 1]], signs[i])
             i += 1
-        if begin > full and could(booked.tried, wants, kind, rule.scattered):
-            full = _find_least(booked, wants, class_of, kind, rule.scattered, i, begin + length, first, slots)
-            if full < begin and could(booked.least, wants, kind, rule.scattered):
+        if begin > full and could(booked.tried, wants, kind, rule.gang[kind]):
+            full = _find_least(
+                booked, wants, class_of, kind, rule.gang[kind], i, begin + length, first, slots
+            )
+            if full < begin and could(booked.least, wants, kind, rule.gang[kind]):
                 break
         begin = at[i]  # there is one: a job fits on idle nodes
     if begin > LAST_NS:
@@ -109,7 +111,7 @@ def book(
 
 @njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
 def _find_least(
-    booked: Bookings, wants: Wants, class_of: Int, kind: int, scattered: bool, i: int, end: int, first: Int,
+    booked: Bookings, wants: Wants, class_of: Int, kind: int, gang: int, i: int, end: int, first: Int,
     slots: Int,
 ) -> int:  # fmt: skip
     """Writes the nodes at their least from the time tried, before the i-th in the list, to an end; returns
@@ -125,7 +127,7 @@ def _find_least(
         if signs[i] == TAKE:
             for slot in held:
                 _lower(least, later, slot // width)
-            if not could(later, wants, kind, scattered):
+            if not could(later, wants, kind, gang):
                 return int(at[i])
         i += 1
     return -1

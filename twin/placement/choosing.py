@@ -5,10 +5,10 @@ from typing import NamedTuple
 import numpy as np
 
 from ingest.core.compiled import njit
-from twin.placement.cluster import MILLI
-from twin.placement.demands import Demands, Mix, Wants
-from twin.placement.nodes import ANY, NONE, ONE, TAKE, Nodes, find_able, model_for, single, take
-from twin.placement.recipe import GANGS, SCORES, Int, PlacementRecipe
+from twin.placement.cluster import MILLI, NodeCluster
+from twin.placement.demands import Demands, Mix, Wants, gangs_of
+from twin.placement.nodes import ANY, NONE, ONE, TAKE, Nodes, find_able, gang_place, single, take
+from twin.placement.recipe import SCATTERED, SCORES, Int, PlacementRecipe
 from twin.placement.scores import FIRST, RANDOM, score
 
 CACHED = 5_000_000
@@ -17,23 +17,23 @@ _A, _B, _C = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xBF58476D1CE4E5B9), np.ui
 
 
 class Chooser(NamedTuple):
-    """Score and gang as numbers, and the scores found before with their GPUs (classes, nodes): they hold
-    while the node has the version that is `seen`. Empty where they would be too many."""
+    """Score and the gang of each class as numbers, and the scores found before with their GPUs (classes,
+    nodes): they hold while the node has the version that is `seen`. Empty where they would be too many."""
 
     code: int
-    scattered: bool
+    gang: Int
     seed: int
     score: Int
     gpu: Int
     seen: Int
 
 
-def chooser(recipe: PlacementRecipe, demands: Demands, nodes: int, seed: int = 0) -> Chooser:
+def chooser(recipe: PlacementRecipe, demands: Demands, cluster: NodeCluster, seed: int = 0) -> Chooser:
     """Returns the compiled form of a placement."""
-    code, kinds = SCORES.index(recipe.score), len(demands.wants.gpus)
+    code, kinds, nodes = SCORES.index(recipe.score), len(demands.wants.gpus), len(cluster)
     rows = kinds if code not in (FIRST, RANDOM) and kinds * nodes <= CACHED else 0
     tables = [np.full((rows, nodes), -1, np.int64) for _ in range(3)]
-    return Chooser(code, recipe.gang == GANGS[1], seed, *tables)
+    return Chooser(code, gangs_of(cluster, demands.wants, recipe.gang), seed, *tables)
 
 
 def uncached(chosen: Chooser) -> Chooser:
@@ -54,25 +54,27 @@ def drawn(seed: int, ticket: int, turn: int, count: int) -> int:
 @njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
 def put(nodes: Nodes, wants: Wants, kind: int, mix: Mix, chosen: Chooser, ticket: int, slots: Int) -> None:
     """Takes the slots of a job that could be placed, and writes them down; `ticket` is its number."""
-    gpus, spread = wants.gpus[kind], chosen.scattered and wants.gpus[kind] > 1
+    gpus, gang = wants.gpus[kind], chosen.gang[kind]
+    spread = gang == SCATTERED and gpus > 1
     if not spread and single(nodes, wants, kind):
-        _put_piece(nodes, wants, kind, mix, chosen, ticket, ANY, gpus, slots, NONE)
+        _put_piece(nodes, wants, kind, mix, chosen, ticket, ANY, ANY, gpus, slots, NONE)
         return
-    model, at = model_for(nodes, wants, kind, spread), NONE
+    model, rack = gang_place(nodes, wants, kind, gang)
+    at = NONE
     while at < gpus:
         piece = ONE if spread else min(gpus - at, nodes.largest[model])
-        _put_piece(nodes, wants, kind, mix, chosen, ticket, model, piece, slots, at)
+        _put_piece(nodes, wants, kind, mix, chosen, ticket, model, rack, piece, slots, at)
         at += piece
 
 
 @njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
 def _put_piece(
-    nodes: Nodes, wants: Wants, kind: int, mix: Mix, chosen: Chooser, ticket: int, model: int, gpus: int,
-    slots: Int, at: int,
+    nodes: Nodes, wants: Wants, kind: int, mix: Mix, chosen: Chooser, ticket: int, model: int, rack: int,
+    gpus: int, slots: Int, at: int,
 ) -> None:  # fmt: skip
     """Takes the slots of a piece on the best node, and writes them down from place `at`."""
     width = nodes.left.shape[1]
-    n, gpu = _best(nodes, wants, kind, mix, chosen, ticket, model, gpus, at)
+    n, gpu = _best(nodes, wants, kind, mix, chosen, ticket, model, rack, gpus, at)
     if gpus == 0:
         slots[at] = n * width
         take(nodes, wants, kind, n * width, TAKE)
@@ -99,17 +101,19 @@ def _best(
     chosen: Chooser,
     ticket: int,
     model: int,
+    rack: int,
     gpus: int,
     at: int,
 ) -> tuple[int, int]:
     """The node with the highest score among those that fit, and the GPU that its score is for."""
     first = chosen.code == FIRST
-    able = find_able(nodes, wants, kind, gpus, model, ONE if first else len(nodes.gpus))
+    able = find_able(nodes, wants, kind, gpus, model, rack, ONE if first else len(nodes.gpus))
     if first:
         return nodes.able[0], -1
     if chosen.code == RANDOM:
         return nodes.able[drawn(chosen.seed, ticket, at, able)], -1
-    best, best_score, best_gpu, kept = -1, 0, -1, len(chosen.seen) > 0 and gpus == wants.gpus[kind]
+    best, best_score, best_gpu = -1, 0, -1
+    kept = len(chosen.seen) > 0 and (gpus == wants.gpus[kind] or chosen.gang[kind] == SCATTERED)
     scores, seen, version = chosen.score, chosen.seen, nodes.version
     for n in nodes.able[:able]:
         if kept:

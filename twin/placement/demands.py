@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from ingest.core.errors import UsageError
 from twin.placement.cluster import MILLI, NodeCluster
-from twin.placement.recipe import Gang, Int
+from twin.placement.recipe import CONSOLIDATED, GANGS, Gang, Int
 
 Bools = NDArray[np.bool_]
 POPULAR = 0.95
@@ -127,9 +127,24 @@ def possible(cluster: NodeCluster, wants: Wants, gang: Gang) -> Bools:
     """
     from twin.placement.nodes import could, idle  # compiled: loaded where it is needed
 
-    nodes = idle(cluster)
-    found = [could(nodes, wants, one, gang == "scattered") for one in range(len(wants.gpus))]
+    nodes, gang_of = idle(cluster), gangs_of(cluster, wants, gang)
+    found = [could(nodes, wants, one, gang_of[one]) for one in range(len(wants.gpus))]
     return np.array(found, np.bool_)
+
+
+def gangs_of(cluster: NodeCluster, wants: Wants, gang: Gang) -> Int:
+    """Returns how each class is cut, its place in `GANGS` (classes,): a class that no rack of the empty
+    cluster can hold does not wait for one.
+    """
+    from twin.placement.nodes import could, idle  # compiled: loaded where it is needed
+
+    codes = np.full(len(wants.gpus), GANGS.index(gang), np.int64)
+    if gang == "rack":
+        nodes = idle(cluster)
+        for one in range(len(codes)):
+            if not could(nodes, wants, one, codes[one]):
+                codes[one] = CONSOLIDATED
+    return codes
 
 
 def _each(column: Sequence[int] | Int | None, unit: Int, known: Int) -> Int:

@@ -31,7 +31,7 @@ def fill(
     nodes, count = idle(cluster), len(demands.class_of)
     allocated, left_over = np.zeros(count, np.int64), np.zeros(count, np.int64)
     placed = np.zeros(count, np.bool_)
-    rule = chooser(placement, demands, len(cluster), seed)
+    rule = chooser(placement, demands, cluster, seed)
     _fill(nodes, demands.wants, demands.class_of, mix, rule, allocated, left_over, placed)
     return Filling(allocated, left_over / max(int(mix.total[0]), 1), placed)
 
@@ -47,7 +47,7 @@ def _fill(
     given, lost = 0, of_nodes.sum()
     for job in range(len(class_of)):
         kind = class_of[job]
-        if could(nodes, wants, kind, rule.scattered):
+        if could(nodes, wants, kind, rule.gang[kind]):
             choosing.put(nodes, wants, kind, mix, rule, job, slots)
             placed[job] = True
             given += wants.gpus[kind] * wants.milli[kind]

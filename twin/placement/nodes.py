@@ -10,25 +10,27 @@ import numpy as np
 from ingest.core.compiled import njit
 from twin.placement.cluster import MILLI, NodeCluster
 from twin.placement.demands import Wants
-from twin.placement.recipe import Int
+from twin.placement.recipe import CONSOLIDATED, RACK, SCATTERED, Int
 
 TAKE, GIVE = np.int64(-1), np.int64(1)
 """Signs of `take`."""
 ANY, ONE, NONE = np.int64(-1), np.int64(1), np.int64(0)
-"""Any model, one GPU or node, none. Not plain numbers: numba compiles a function anew for each literal."""
+"""Any model or rack, one GPU or node, none. Not plain numbers: numba compiles a function anew for each
+literal."""
 
 
 class Nodes(NamedTuple):
-    """One element a node: GPUs, model, thousandths left of each GPU (nodes, width), of all GPUs, whole GPUs
-    left, CPU and memory left, how many GPUs hold jobs of each size (nodes, width + 1; 0: shares), and a
+    """One element a node: GPUs, model, rack, thousandths left of each GPU (nodes, width), of all GPUs, whole
+    GPUs left, CPU and memory left, how many GPUs hold jobs of each size (nodes, width + 1; 0: shares), and a
     number that changes with the node.
 
     `whole_of` counts nodes of a model by whole GPUs left (models, width + 1); `largest` is the largest node
     of a model; `most` are the CPU and the GPUs of the largest nodes, by which scores are normalised; `able`
-    is where nodes are listed that fit (nodes,)."""
+    is where nodes are listed that fit (nodes,), `racked` where nodes of a rack are counted (racks, 3)."""
 
     gpus: Int
     model: Int
+    rack: Int
     left: Int
     total: Int
     whole: Int
@@ -40,6 +42,7 @@ class Nodes(NamedTuple):
     largest: Int
     most: Int
     able: Int
+    racked: Int
 
 
 def idle(cluster: NodeCluster) -> Nodes:
@@ -50,10 +53,12 @@ def idle(cluster: NodeCluster) -> Nodes:
     np.add.at(whole_of, (cluster.model, cluster.gpus), 1)
     count = len(cluster)
     return Nodes(
-        cluster.gpus.copy(), cluster.model.copy(), left, cluster.gpus * MILLI, cluster.gpus.copy(),
+        cluster.gpus.copy(), cluster.model.copy(), cluster.rack.copy(), left, cluster.gpus * MILLI,
+        cluster.gpus.copy(),
         cluster.cpu_milli.copy(), cluster.memory_mib.copy(), np.zeros((count, width + 1), np.int64),
         np.zeros(count, np.int64), whole_of, cluster.largest(),
         np.array([cluster.cpu_milli.max(), width], np.int64), np.zeros(count, np.int64),
+        np.zeros((cluster.racks, 3), np.int64),
     )  # fmt: skip
 
 
@@ -88,15 +93,17 @@ def take(nodes: Nodes, wants: Wants, kind: int, slot: int, sign: int) -> None:
 
 
 @njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
-def find_able(nodes: Nodes, wants: Wants, kind: int, gpus: int, model: int, most: int) -> int:
+def find_able(nodes: Nodes, wants: Wants, kind: int, gpus: int, model: int, rack: int, most: int) -> int:
     """Writes the first nodes, `most` at most, that can hold so many GPUs of a job into `nodes.able`; returns
-    how many. `model` -1 is any that the job accepts."""
+    how many. `model` -1 is any that the job accepts, `rack` -1 any."""
     share, units = wants.milli[kind], max(gpus, 1)
     cpu, memory, allowed = wants.cpu[kind] * units, wants.memory[kind] * units, wants.allowed[kind]
     node_cpu, node_memory, node_model, able = nodes.cpu, nodes.memory, nodes.model, nodes.able
     whole, count, found = nodes.whole, nodes.gpus, 0
     for n in range(len(count)):
         if node_cpu[n] < cpu or node_memory[n] < memory or (model >= 0 and node_model[n] != model):
+            continue
+        if rack >= 0 and nodes.rack[n] != rack:
             continue
         if gpus > 0:
             if not allowed[node_model[n]]:
@@ -149,12 +156,11 @@ def single(nodes: Nodes, wants: Wants, kind: int) -> bool:
 
 
 @njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
-def could(nodes: Nodes, wants: Wants, kind: int, scattered: bool) -> bool:
+def could(nodes: Nodes, wants: Wants, kind: int, gang: int) -> bool:
     """Returns True if a job of a class can be placed now."""
     gpus = wants.gpus[kind]
-    spread = scattered and gpus > 1
-    if spread or not single(nodes, wants, kind):
-        return bool(model_for(nodes, wants, kind, spread) >= 0)
+    if (gang == SCATTERED and gpus > 1) or not single(nodes, wants, kind):
+        return bool(gang_place(nodes, wants, kind, gang if gang <= RACK else CONSOLIDATED)[0] >= 0)
     if gpus and wants.milli[kind] == MILLI:
         roomy = False
         for model in range(len(nodes.largest)):
@@ -163,16 +169,25 @@ def could(nodes: Nodes, wants: Wants, kind: int, scattered: bool) -> bool:
                     roomy = roomy or nodes.whole_of[model, whole] > 0
         if not roomy or (wants.cpu[kind] == 0 and wants.memory[kind] == 0):
             return roomy
-    return bool(find_able(nodes, wants, kind, gpus, ANY, ONE) == 1)
+    return bool(find_able(nodes, wants, kind, gpus, ANY, ANY, ONE) == 1)
 
 
 @njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
-def model_for(nodes: Nodes, wants: Wants, kind: int, scattered: bool) -> int:
-    """Returns the first model of the cluster whose nodes can hold a gang; -1 if there is none."""
+def gang_place(nodes: Nodes, wants: Wants, kind: int, gang: int) -> tuple[int, int]:
+    """Returns the first model of the cluster whose nodes can hold a gang, and the rack (-1: any); -1 as model
+    if there is none."""
+    if gang >= RACK:
+        for model in range(len(nodes.largest)):
+            if wants.allowed[kind, model]:
+                rack = _rack_for(nodes, wants, kind, model)
+                if rack >= 0:
+                    return model, rack
+        if gang == RACK:
+            return -1, -1
     for model in range(len(nodes.largest)):
-        if wants.allowed[kind, model] and _model_could(nodes, wants, kind, model, scattered):
-            return model
-    return -1
+        if wants.allowed[kind, model] and _model_could(nodes, wants, kind, model, gang == SCATTERED):
+            return model, -1
+    return -1, -1
 
 
 @njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
@@ -183,6 +198,31 @@ def _model_could(nodes: Nodes, wants: Wants, kind: int, model: int, scattered: b
     if scattered:
         return bool(rooms(nodes, wants, kind, model) >= gpus)
     full, rest = gpus // large, gpus % large
-    if find_able(nodes, wants, kind, large, model, full) < full:
+    if find_able(nodes, wants, kind, large, model, ANY, full) < full:
         return False
-    return bool(rest == 0 or find_able(nodes, wants, kind, rest, model, full + 1) == full + 1)
+    return bool(rest == 0 or find_able(nodes, wants, kind, rest, model, ANY, full + 1) == full + 1)
+
+
+@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+def _rack_for(nodes: Nodes, wants: Wants, kind: int, model: int) -> int:
+    """Returns the rack that can hold a gang on nodes of a model and has the least free there, of equals the
+    first; -1 if none can. Large free racks are left for large jobs (best fit).
+    """
+    large, most = nodes.largest[model], len(nodes.gpus)
+    full, rest = wants.gpus[kind] // large, wants.gpus[kind] % large
+    count = nodes.racked
+    count[:] = 0
+    for at in range(find_able(nodes, wants, kind, large, model, ANY, most)):
+        count[nodes.rack[nodes.able[at]], 0] += 1
+    if rest:
+        for at in range(find_able(nodes, wants, kind, rest, model, ANY, most)):
+            count[nodes.rack[nodes.able[at]], 1] += 1
+    for n in range(most):
+        if nodes.model[n] == model:
+            count[nodes.rack[n], 2] += nodes.total[n]
+    best = -1
+    for rack in range(len(count)):
+        fits = count[rack, 0] >= full and (rest == 0 or count[rack, 1] > full)
+        if fits and (best < 0 or count[rack, 2] < count[best, 2]):
+            best = rack
+    return best

@@ -18,9 +18,11 @@ WORD = 2**64 - 1
 
 @dataclass
 class PlainNode:
-    """One node: its model, what is left of each GPU, of CPU and memory, and the sizes of jobs on its GPUs."""
+    """One node: its model and rack, what is left of each GPU, of CPU and memory, and the sizes of jobs on its
+    GPUs."""
 
     model: int
+    rack: int
     left: list[int]
     cpu: int
     memory: int
@@ -39,12 +41,14 @@ def at_least(states: Sequence[Sequence[PlainNode]]) -> list[PlainNode]:
         left = [min(one) for one in zip(*(node.left for node in seen), strict=True)]
         sizes = reduce(or_, (node.sizes for node in seen), Counter[int]())
         cpu, memory = min(node.cpu for node in seen), min(node.memory for node in seen)
-        found.append(PlainNode(seen[0].model, left, cpu, memory, sizes))
+        found.append(PlainNode(seen[0].model, seen[0].rack, left, cpu, memory, sizes))
     return found
 
 
 Piece = tuple[int, int]
 """A node and one of its GPUs."""
+Cut = tuple[int | None, int | None, list[int]]
+"""A model and a rack (None: any), and the GPUs of each node."""
 
 
 class PlainNodes:
@@ -54,10 +58,12 @@ class PlainNodes:
         self, cluster: NodeCluster, demands: Demands, placement: PlacementRecipe, seed: int = 0
     ) -> None:
         columns = zip(
-            cluster.model.tolist(), cluster.gpus.tolist(), cluster.cpu_milli.tolist(),
+            cluster.model.tolist(), cluster.rack.tolist(), cluster.gpus.tolist(), cluster.cpu_milli.tolist(),
             cluster.memory_mib.tolist(), strict=True,
         )  # fmt: skip
-        self.nodes = [PlainNode(model, [MILLI] * gpus, cpu, memory) for model, gpus, cpu, memory in columns]
+        self.nodes = [
+            PlainNode(model, rack, [MILLI] * gpus, cpu, memory) for model, rack, gpus, cpu, memory in columns
+        ]
         self.largest = [
             max(len(node.left) for node in self.nodes if node.model == model)
             for model in range(len(cluster.models))
@@ -66,6 +72,10 @@ class PlainNodes:
         self.wants: Wants = demands.wants
         self.mix: Mix = demands.tasks
         self.placement, self.seed = placement, seed
+        kinds = range(len(self.wants.gpus))
+        self.waits_for_rack = [
+            placement.gang == "rack" and self.tried(kind, self.in_racks(kind)) for kind in kinds
+        ]
 
     def copy(self) -> "PlainNodes":
         """Returns nodes of their own in the same state."""
@@ -77,44 +87,64 @@ class PlainNodes:
         other.__dict__.update(self.__dict__, nodes=nodes)
         return other
 
-    def pieces(self, kind: int) -> list[tuple[int | None, list[int]]]:
-        """Returns how a job of a class may be cut: a model (None: any), and the GPUs of each node."""
-        gpus = int(self.wants.gpus[kind])
-        models = [model for model in range(len(self.largest)) if self.wants.allowed[kind, model]]
+    def pieces(self, kind: int) -> list[Cut]:
+        """Returns how a job of a class may be cut, in the order in which it is tried."""
+        gpus, models = int(self.wants.gpus[kind]), self.models(kind)
         if self.placement.gang == "scattered" and gpus > 1:
-            return [(model, [1] * gpus) for model in models]
+            return [(model, None, [1] * gpus) for model in models]
         if gpus == 0 or any(gpus <= self.largest[model] for model in models):
-            return [(None, [gpus])]
+            return [(None, None, [gpus])]
+        anywhere: list[Cut] = [(model, None, self.cut(gpus, model)) for model in models]
+        if self.placement.gang == "rack":
+            return self.in_racks(kind) if self.waits_for_rack[kind] else anywhere
+        return (self.in_racks(kind) if self.placement.gang == "rack-first" else []) + anywhere
+
+    def models(self, kind: int) -> list[int]:
+        """Returns the models that a job of a class accepts."""
+        return [model for model in range(len(self.largest)) if self.wants.allowed[kind, model]]
+
+    def cut(self, gpus: int, model: int) -> list[int]:
+        """Returns the GPUs of each node: whole nodes, and the rest."""
+        return [self.largest[model]] * (gpus // self.largest[model]) + [gpus % self.largest[model]]
+
+    def in_racks(self, kind: int) -> list[Cut]:
+        """Returns the same cut in each rack, by model, the rack with the least free first."""
+        racks = sorted({node.rack for node in self.nodes})
         return [
-            (model, [self.largest[model]] * (gpus // self.largest[model]) + [gpus % self.largest[model]])
-            for model in models
+            (model, rack, self.cut(int(self.wants.gpus[kind]), model))
+            for model in self.models(kind)
+            for rack in sorted(racks, key=lambda rack: (self.free(model, rack), rack))
         ]
 
+    def free(self, model: int, rack: int) -> int:
+        """Returns what is left of the GPUs of a model in a rack."""
+        return sum(sum(node.left) for node in self.nodes if (node.model, node.rack) == (model, rack))
+
     def could(self, kind: int) -> bool:
-        """Returns True if a job of a class can be placed now: tries it on a copy, each piece on the first
-        node."""
-        return any(
-            self.copy().lay(kind, model, cut, first=True) is not None for model, cut in self.pieces(kind)
-        )
+        """Returns True if a job of a class can be placed now."""
+        return self.tried(kind, self.pieces(kind))
+
+    def tried(self, kind: int, cuts: list[Cut]) -> bool:
+        """Returns True if one of the cuts can be placed: tries it on a copy, each piece on the first node."""
+        return any(self.copy().lay(kind, one, first=True) is not None for one in cuts)
 
     def put(self, kind: int, ticket: int) -> list[Piece]:
         """Places a job; returns its GPUs."""
-        for model, cut in self.pieces(kind):
-            if self.copy().lay(kind, model, cut, first=True) is not None:
-                laid = self.lay(kind, model, cut, ticket=ticket)
+        for one in self.pieces(kind):
+            if self.copy().lay(kind, one, first=True) is not None:
+                laid = self.lay(kind, one, ticket=ticket)
                 assert laid is not None
                 return laid
         raise AssertionError("the job does not fit")
 
-    def lay(
-        self, kind: int, model: int | None, cut: list[int], *, ticket: int = 0, first: bool = False
-    ) -> list[Piece] | None:
+    def lay(self, kind: int, one: Cut, *, ticket: int = 0, first: bool = False) -> list[Piece] | None:
         """Places the pieces of a job; returns their GPUs, or None if one does not fit."""
+        model, rack, cut = one
         laid: list[Piece] = []
         for gpus in cut:
             if gpus == 0 and len(cut) > 1:
                 continue
-            able = [n for n in range(len(self.nodes)) if self.holds(kind, n, gpus, model)]
+            able = [n for n in range(len(self.nodes)) if self.holds(kind, n, gpus, model, rack)]
             if not able:
                 return None
             n = able[0] if first else self.best(kind, able, gpus, ticket, len(laid))
@@ -123,12 +153,12 @@ class PlainNodes:
                 laid.append((n, gpu))
         return laid
 
-    def holds(self, kind: int, n: int, gpus: int, model: int | None) -> bool:
+    def holds(self, kind: int, n: int, gpus: int, model: int | None, rack: int | None) -> bool:
         """Returns True if so many GPUs of a job fit on a node."""
         node, wants, units = self.nodes[n], self.wants, max(gpus, 1)
         if node.cpu < wants.cpu[kind] * units or node.memory < wants.memory[kind] * units:
             return False
-        if model is not None and node.model != model:
+        if (model is not None and node.model != model) or (rack is not None and node.rack != rack):
             return False
         able = [left for left in node.left if left >= wants.milli[kind]]
         return gpus == 0 or (bool(wants.allowed[kind, node.model]) and len(able) >= gpus)

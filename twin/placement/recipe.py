@@ -13,10 +13,14 @@ Score = Literal[
 ]  # fmt: skip
 """What a node is scored by; the formulas are in `scores.py`."""
 SCORES: tuple[Score, ...] = get_args(Score)
-Gang = Literal["consolidated", "scattered"]
+Gang = Literal["consolidated", "scattered", "rack", "rack-first"]
 """consolidated: a job takes as few nodes as its size allows: one, or whole nodes of one model and the rest
-on one more. scattered: its GPUs are placed one by one, on nodes of one model."""
+on one more. scattered: its GPUs are placed one by one, on nodes of one model. rack: consolidated in one rack,
+for which it waits, unless it is larger than any. rack-first: consolidated in one rack if one has room now,
+else wherever there is room."""
 GANGS: tuple[Gang, ...] = get_args(Gang)
+CONSOLIDATED, SCATTERED, RACK, RACK_FIRST = range(len(GANGS))
+"""The same as numbers, for compiled code."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -81,7 +81,7 @@ def site_of(
     mix = tasks._replace(weight=tasks.weight.copy(), total=tasks.total.copy())
     return ClusterState(
         idle(cluster), idle(cluster), wants, mix,
-        chooser(placement, demands, len(cluster), seed), demands.class_of, first,
+        chooser(placement, demands, cluster, seed), demands.class_of, first,
         np.full(int(first[-1]), -1, np.int64), np.full(kinds, -1, np.int64), np.full(kinds, -1, np.int64),
         np.zeros(len(tasks.gpus), np.int64), np.array([0, 0, 0, 1, -1], np.int64),
         none_booked(cluster, len(demands.class_of)),
@@ -191,7 +191,7 @@ def _fits(site: ClusterState, kind: int) -> bool:
     free."""
     if site.unfit[kind] == site.tally[GIVEN]:
         return False
-    if could(site.nodes, site.wants, kind, site.rule.scattered):
+    if could(site.nodes, site.wants, kind, site.rule.gang[kind]):
         return True
     site.unfit[kind] = site.tally[GIVEN]
     return False
@@ -285,7 +285,7 @@ def _overtakes(jobs: Inputs, flags: Flags, pool: Pool, site: ClusterState, job: 
     if late:
         _move(site.future, site, job, TAKE)
         head = now[CHOSEN] if now[CHOSEN] >= 0 else pool.queue[now[FIRST]]
-        if not could(site.future, site.wants, site.class_of[head], site.rule.scattered):
+        if not could(site.future, site.wants, site.class_of[head], site.rule.gang[site.class_of[head]]):
             _move(site.future, site, job, GIVE)
             _move(site.nodes, site, job, GIVE)
             tally[CHANGED] = before  # nodes are as they were, so that what is known of other classes holds
@@ -306,7 +306,7 @@ def _reserve_head(flags: Flags, pool: Pool, site: ClusterState) -> None:
     while True:
         i -= 1
         _move(future, site, pool.predicted_of[i], GIVE)
-        if (i == 0 or at[i - 1] != at[i]) and could(future, site.wants, kind, site.rule.scattered):
+        if (i == 0 or at[i - 1] != at[i]) and could(future, site.wants, kind, site.rule.gang[kind]):
             break
     now[LATEST] = at[i] - 1 if flags.strict else at[i]
 

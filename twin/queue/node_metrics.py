@@ -22,23 +22,27 @@ class NodeFigures:
     fragmentation: share of all GPUs that is free but that the mix of all jobs cannot use (FGD's measure),
         the mean over the makespan. The mix is that of the whole log: a measure in hindsight, unknown to
         placements.
-    nodes_per_gang: mean nodes of jobs of several GPUs; None if there are none."""
+    nodes_per_gang: mean nodes of jobs of several GPUs; None if there are none.
+    racks_per_gang: mean racks of jobs on several nodes; None if there are none, or one rack."""
 
     of_pool: QueueFigures
     fragmentation: float
     nodes_per_gang: float | None
+    racks_per_gang: float | None
 
     def to_json(self) -> dict[str, Any]:
         """Returns the figures by name."""
         return {
             **self.of_pool.to_json(), "fragmentation": self.fragmentation,
-            "nodes_per_gang": self.nodes_per_gang,
+            "nodes_per_gang": self.nodes_per_gang, "racks_per_gang": self.racks_per_gang,
         }  # fmt: skip
 
 
 def node_figures(done: NodeSchedule) -> NodeFigures:
     """Returns the figures of a schedule of at least one job."""
-    return NodeFigures(figures(done.as_pool), mean_fragmentation(done), nodes_per_gang(done))
+    return NodeFigures(
+        figures(done.as_pool), mean_fragmentation(done), nodes_per_gang(done), racks_per_gang(done)
+    )
 
 
 def mean_fragmentation(done: NodeSchedule) -> float:
@@ -60,14 +64,30 @@ def mean_fragmentation(done: NodeSchedule) -> float:
 
 def nodes_per_gang(done: NodeSchedule) -> float | None:
     """Returns the mean number of nodes of jobs of several GPUs."""
-    sizes = np.diff(done.first)
-    gangs = np.flatnonzero(sizes > 1)
-    if not len(gangs):
+    gangs = np.diff(done.first) > 1
+    return float(_places(done, _node_of(done))[gangs].mean()) if gangs.any() else None
+
+
+def racks_per_gang(done: NodeSchedule) -> float | None:
+    """Returns the mean number of racks of jobs on several nodes."""
+    node = _node_of(done)
+    gangs = _places(done, node) > 1
+    if done.cluster.racks == 1 or not gangs.any():
         return None
-    node = done.slots // int(done.cluster.gpus.max())
+    return float(_places(done, done.cluster.rack[node])[gangs].mean())
+
+
+def _node_of(done: NodeSchedule) -> Int:
+    """The node of each slot."""
+    return done.slots // int(done.cluster.gpus.max())
+
+
+def _places(done: NodeSchedule, place: Int) -> Int:
+    """How many different places of its slots each job has (n,)."""
+    sizes = np.diff(done.first)
     job = np.repeat(np.arange(len(sizes)), sizes)
-    pairs = np.unique(np.column_stack((job, node)), axis=0)
-    return float(np.bincount(pairs[:, 0], minlength=len(sizes))[gangs].mean())
+    pairs = np.unique(np.column_stack((job, place)), axis=0)
+    return np.bincount(pairs[:, 0], minlength=len(sizes))
 
 
 @njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]

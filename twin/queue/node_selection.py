@@ -109,7 +109,10 @@ def cluster_of(nodes: NodeList, order: Int | None = None) -> NodeCluster:
     """Returns the cluster of a list of nodes, in the order of the list or in another one."""
     chosen = np.arange(len(nodes.gpus)) if order is None else order
     models = [nodes.models[one] for one in chosen]
-    return NodeCluster.of_nodes(nodes.gpus[chosen], models, nodes.cpu_milli[chosen], nodes.memory_mib[chosen])
+    racks = [nodes.racks[one] for one in chosen]
+    return NodeCluster.of_nodes(
+        nodes.gpus[chosen], models, nodes.cpu_milli[chosen], nodes.memory_mib[chosen], racks
+    )
 
 
 def demands_of(pods: PodList, cluster: NodeCluster, order: Sequence[int] | Int | None = None) -> Demands:

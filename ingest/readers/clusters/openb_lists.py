@@ -1,8 +1,8 @@
 """Lists of nodes and pods of Alibaba's openb cluster as columns, for the simulator of queues.
 
-Nodes: `sn,cpu_milli,memory_mib,gpu,model`; those without GPUs are counted and left out. Pods:
-`name,cpu_milli, memory_mib,num_gpu,gpu_milli`, with or without `gpu_spec` (models with bars between) and
-times; `openb.py` reads them into the lake. `gpu_milli` is for each GPU, and below 1000 only where there is
+Nodes: `sn,cpu_milli,memory_mib,gpu,model`, with or without `rack`; those without GPUs are counted and left
+out. Pods: `name,cpu_milli,memory_mib,num_gpu,gpu_milli`, with or without `gpu_spec` (models with bars)
+and times; `openb.py` reads them into the lake. `gpu_milli` is for each GPU, below 1000 only where there is
 one (Weng et al., USENIX ATC 2023)."""
 
 import csv
@@ -39,6 +39,7 @@ class NodeList:
     models: tuple[str, ...]
     cpu_milli: Int
     memory_mib: Int
+    racks: tuple[str, ...]
     without_gpus: int
     rejects: tuple[Reject, ...]
 
@@ -79,10 +80,10 @@ def node_list(path: Path) -> NodeList:
     held = [row for _, row in rows if row[0]]
     if not held:
         raise InputError(f"{path}: no node has GPUs among {len(rows):,}; name a list of nodes with GPUs")
-    gpus, models, cpu, memory = zip(*held, strict=True)
+    gpus, models, cpu, memory, racks = zip(*held, strict=True)
     return NodeList(
         path.name, np.array(gpus, np.int64), models, np.array(cpu, np.int64), np.array(memory, np.int64),
-        len(rows) - len(held), rejects,
+        racks, len(rows) - len(held), rejects,
     )  # fmt: skip
 
 
@@ -122,11 +123,12 @@ def _rows(
     return rows, tuple(rejects), len(rows) + len(rejects)
 
 
-def _node(cells: dict[str, str]) -> tuple[int, str, int, int]:
+def _node(cells: dict[str, str]) -> tuple[int, str, int, int, str]:
     gpus = _whole(cells, "gpu")
     if gpus and not cells["model"]:
         raise ValueError("a node with GPUs of no model")
-    return gpus, cells["model"], _whole(cells, "cpu_milli"), _whole(cells, "memory_mib")
+    cpu, memory = _whole(cells, "cpu_milli"), _whole(cells, "memory_mib")
+    return gpus, cells["model"], cpu, memory, cells.get("rack", "")
 
 
 def _pod(cells: dict[str, str]) -> tuple[Any, ...]:

@@ -26,10 +26,12 @@ def test_pods_keep_what_they_ask_for(tmp_path: Path) -> None:
 def test_nodes_without_gpus_are_counted(tmp_path: Path) -> None:
     path = tmp_path / "nodes.csv"
     path.write_text(
-        "sn,cpu_milli,memory_mib,gpu,model\nn0,32000,1024,0,\nn1,8000,64,2,P100\n", encoding="utf-8"
+        "sn,cpu_milli,memory_mib,gpu,model,rack\nn0,32000,1024,0,,r1\nn1,8000,64,2,P100,r2\n",
+        encoding="utf-8",
     )
     found = openb_lists.node_list(path)
     assert (found.gpus.tolist(), found.models, found.without_gpus) == ([2], ("P100",), 1)
+    assert found.racks == ("r2",)
     path.write_text("sn,cpu_milli,memory_mib,gpu,model\nn0,32000,1024,0,\n", encoding="utf-8")
     with pytest.raises(InputError, match="no node has GPUs among 1"):
         openb_lists.node_list(path)

@@ -26,6 +26,17 @@ def test_schedulers_and_placements_get_the_same_jobs() -> None:
     assert 0 < packed["fragmentation"] < spread["fragmentation"] < 1
 
 
+def test_a_rack_is_waited_for() -> None:
+    found = compare_on_nodes(
+        queue_log.TARGET, "4 x 2 x 8 A100-80", ["easy"], ["best-fit", "rack", "rack-first"]
+    )
+    anywhere, waits, first = found.figures.values()
+    means = [one.racks_per_gang for one in (anywhere, first, waits)]
+    assert all(means) and means == sorted(means, reverse=True) and means[0] != means[2]
+    assert waits.of_pool.avg_wait_s > anywhere.of_pool.avg_wait_s
+    assert "in 4 racks" in " ".join(found.log.notes)
+
+
 def test_pods_that_cannot_run_are_named_and_the_others_go_on(tmp_path: Path) -> None:
     rows = (
         "a,1000,64,1,500,,0,10,0", "b,1000,64,1,1000,V100,1,9,2", "c,1000,64,16,1000,,1,9,2",

@@ -10,7 +10,13 @@ def test_groups_of_nodes_become_nodes_in_their_order() -> None:
     assert (cluster.gpus.tolist(), cluster.model.tolist()) == ([8, 8, 4, 2], [0, 0, 1, 0])
     assert (len(cluster), cluster.total_gpus, cluster.largest().tolist()) == (4, 22, [8, 4])
     assert cluster.gpus_of([0, 1]) == [18, 4]
-    assert cluster.describe() == "2 x 8 A100-80, 1 x 4 V100, 1 x 2 A100-80"
+    assert cluster.describe() == "2 x 8 A100-80, 1 x 4 V100, 1 x 2 A100-80" and cluster.racks == 1
+
+
+def test_three_numbers_are_racks() -> None:
+    cluster = NodeCluster.parse("2 x 2 x 8 A100, 3 x 4 V100, 1x2x4 V100")
+    assert cluster.rack.tolist() == [0, 0, 1, 1, 2, 2, 2, 3, 3] and cluster.total_gpus == 52
+    assert cluster.describe() == "4 x 8 A100, 5 x 4 V100 in 4 racks"
 
 
 @pytest.mark.parametrize(

@@ -66,7 +66,9 @@ def test_fragmentation_is_what_tasks_cannot_use() -> None:
 def test_gangs_take_whole_nodes_of_one_model_and_the_rest_on_one_more() -> None:
     demands = Demands.of_jobs(CLUSTER, [6, 2])
     made = PlainNodes(CLUSTER, demands, placement("best-fit"))
-    assert made.pieces(int(demands.class_of[0])) == [(0, [4, 2]), (1, [2, 2, 2, 0])]
+    assert made.pieces(int(demands.class_of[0])) == [
+        (0, None, [4, 2]), (1, None, [2, 2, 2, 0]),
+    ]  # fmt: skip
     assert made.put(int(demands.class_of[0]), 0) == [(0, 0), (0, 1), (0, 2), (0, 3), (1, 0), (1, 1)]
     spread = PlainNodes(CLUSTER, demands, placement("spread"))
     assert spread.put(int(demands.class_of[1]), 0) == [(0, 0), (1, 0)]

@@ -17,7 +17,7 @@ from tests.support.node_queues import both, cases
 from twin.placement.cluster import NodeCluster
 from twin.placement.demands import Demands
 from twin.queue.jobs import QueueJobs
-from twin.queue.node_metrics import node_figures, nodes_per_gang
+from twin.queue.node_metrics import node_figures, nodes_per_gang, racks_per_gang
 from twin.queue.on_nodes import NodeSchedule, simulate_on_nodes
 from twin.queue.rules import PREDICTSIM, RLSCHEDULER
 from twin.queue.simulation import simulate
@@ -119,6 +119,21 @@ def test_a_gang_waits_for_whole_nodes_of_one_model() -> None:
     assert nodes_per_gang(done) == 1.5
     with pytest.raises(UsageError, match="1 jobs, job 1 the first, fit on no nodes"):
         played([(0, 5, 6)], "fcfs", "best-fit", NodeCluster.parse("1 x 4 A100, 2 x 2 V100"))
+
+
+def test_a_gang_waits_for_one_rack_takes_one_that_is_free_or_crosses_racks() -> None:
+    # Two racks of three nodes. At 1 two nodes of rack 0 and one of rack 1 are free; job 2 asks for two nodes,
+    # job 3 for two more, job 4 for four, more than any rack has.
+    racks = NodeCluster.parse("2 x 3 x 4 A100")
+    rows = [(0, 10, 4), (0, 20, 8), (1, 5, 8), (2, 5, 8), (30, 5, 16)]
+    waits = played(rows, "fcfs", "rack", racks)
+    assert [waits.nodes_of(job) for job in range(4)] == [[0], [1, 2], [3, 4], [3, 4]]
+    assert starts(waits) == [0, 0, 1, 6, 30] and len(waits.nodes_of(4)) == 4
+    assert racks_per_gang(waits) == (1 + 1 + 1 + 2) / 4
+    first = played([*rows[:2], (1, 5, 4), *rows[2:]], "fcfs", "rack-first", racks)
+    assert first.nodes_of(2) == [3] and first.nodes_of(3) == [4, 5]
+    assert starts(played([(0, 10, 8), (0, 20, 8), (1, 5, 8)], "fcfs", "rack-first", racks)) == [0, 0, 1]
+    assert starts(played([(0, 10, 8), (0, 20, 8), (1, 5, 8)], "fcfs", "rack", racks)) == [0, 0, 10]
 
 
 def test_fragmentation_is_a_mean_over_time() -> None:

@@ -1,0 +1,82 @@
+"""A client of a decision service that remembers every answer, and what the log must hold of them."""
+
+import random
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from replay.audit.audit import audit
+from replay.log.run_log import RunReader
+from replay.store import run_index
+from tests.support.serving import NAMES, links
+
+
+@dataclass
+class RememberingClient:
+    """Pushes batches and asks for decisions until the service is gone; keeps every answer."""
+
+    names: tuple[str, ...] = NAMES
+    batches: dict[str, tuple[list[Any], dict[str, Any]]] = field(default_factory=dict)
+    decisions: dict[int, dict[str, Any]] = field(default_factory=dict)
+    unsure: dict[str, list[Any]] = field(default_factory=dict)
+    """Batches whose answer never came."""
+
+    def push(self, address: str, name: str) -> None:
+        """Sends batch after batch."""
+        with httpx.Client(base_url=address, timeout=60) as http:
+            for number in range(10_000):
+                key, items = f"{name}-{number}", links(random.uniform(1e9, 4e9), names=self.names)
+                self.unsure[key] = items
+                try:
+                    answer = self.sent(http, key, items)
+                except httpx.TransportError:
+                    return
+                self.batches[key] = items, answer
+                del self.unsure[key]
+
+    def decide(self, address: str) -> None:
+        """Asks for decision after decision."""
+        with httpx.Client(base_url=address, timeout=60) as http:
+            while True:
+                try:
+                    made = http.post("/v1/decide").raise_for_status().json()
+                except httpx.TransportError:
+                    return
+                decision = made["decision"]
+                same = self.decisions.setdefault(decision["number"], decision)
+                assert same["seq"] == decision["seq"] and same["at"] == decision["at"]
+
+    def send_again(self, address: str) -> None:
+        """Sends every batch again: what was acknowledged is known, what was not is taken now."""
+        with httpx.Client(base_url=address, timeout=60) as http:
+            for key, (items, answer) in self.batches.items():
+                assert self.sent(http, key, items) == {**answer, "duplicate": True}
+            for key, items in self.unsure.items():  # as the hook does
+                assert self.sent(http, key, items)["key"] == key
+
+    @staticmethod
+    def sent(http: httpx.Client, key: str, items: list[Any]) -> dict[str, Any]:
+        """The answer to one batch."""
+        answer = http.post("/v1/observations", json=items, headers={"Idempotency-Key": key})
+        found: dict[str, Any] = answer.raise_for_status().json()
+        return found
+
+
+def check_log(store: Path, client: RememberingClient) -> None:
+    """Every acknowledged batch and decision is in the log, once, and the log follows from its inputs."""
+    (run,) = run_index.all_ids(store)
+    events = list(RunReader(run_index.folder(store, run)).events())
+    keys = [e.payload["key"] for e in events if e.type == "telemetry_received"]
+    assert len(keys) == len(set(keys)) and client.batches.keys() <= set(keys)
+    samples = [tuple(row[:3]) for e in events if e.type == "telemetry_received" for row in e.payload["links"]]
+    assert len(samples) == len(set(samples))
+    decided = {e.payload["number"]: e for e in events if e.type == "decided"}
+    assert [e.payload["number"] for e in events if e.type == "decided"] == [*range(len(decided))]
+    for number, decision in client.decisions.items():
+        assert decided[number].seq == decision["seq"] and decided[number].payload["plan"] == decision["plan"]
+    reader = RunReader(run_index.folder(store, run))
+    assert reader.verify() == []
+    report = audit(store, run)  # every event made again from what came from outside
+    assert report.ok, report.findings
