@@ -6,8 +6,9 @@ The dynamic adjustment of the design, which sets the weights "from the present s
 
 f_i are the figures of the running plan's placement, all to be small: f_1 seconds per iteration under the
 links of the moment, f_2 the idle share of its domains, f_3 egress per iteration; mean_i and sd_i are theirs
-over samples of the past before the run. So where links are worse than they mostly were speed gains weight,
-where they are better money does. Egress depends on no link: its own factor stays 1.
+over samples of the past before the run, late ones more (`policy.control.long_run`). So where links are worse
+than they mostly were speed gains weight, where they are better money does. Egress depends on no link: its own
+factor stays 1.
 
 Added to the design: deviations are cut at `MOST`, since an outage is infinitely slow; with g at most 0.3 no
 weight turns negative. At the start nothing runs, and where nothing is known of the past there is no mean: the

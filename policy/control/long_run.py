@@ -1,9 +1,11 @@
 """Plans by what they would have done over the past of the links: candidates for it, and their mean rate.
 
 A plan is kept for hours, and a forecast reaches minutes. So a placement is judged by its mean iterations per
-second over samples of the past, its free knobs (relays, warm-up depth) turned in each of them. Candidates are
-searched for the typical links of the past and of its parts, over direct links and over unshared relays: a
-plan that is good for the present links alone is seldom among the best for a day.
+second over samples of the past, its free knobs (relays, warm-up depth) turned in each of them; links drift
+over hours, so late samples count for more (exponential smoothing: Brown, "Statistical Forecasting for
+Inventory Control", 1959). Candidates are searched for the typical links of the past and of its parts, over
+direct links and over unshared relays: a plan that is good for the present links alone is seldom among the
+best for a day.
 """
 
 from collections.abc import Iterable, Sequence
@@ -34,12 +36,19 @@ Float = NDArray[np.float64]
 
 SAMPLES = 96
 """Samples of the past over which plans are judged."""
+HALF_LIFE = 0.125
+"""Share of the past after which a moment counts half, since links drift; compared with others by rolling
+starts within the pasts alone: `benchmarks/policy/past_half_life.py`.
+"""
 PARTS = 4
 """Parts of the past that are searched on their own, beside the whole."""
 FOUND = 24
 """Plans taken from each search."""
 VARIED = 6
 """Where more than speed has weight, this many times as many are compared, and the fastest of each order."""
+NEAR = 16
+"""Plans with the running plan's order of domains that are compared with it: on quad-70b the cut that a shift
+of the links asks for is the eleventh of them over the past, and moves two layers."""
 DEEPENED = 12
 """Plans whose warm-up depths are tried in every sample: the best of a first trial,"""
 TRIED, THINNED = 64, 12
@@ -50,6 +59,13 @@ not among the twelve that are best without."""
 def samples_of(history: LinkHistory, count: int = SAMPLES) -> States:
     """Returns at most `count` joint states of the links, spread evenly over the past."""
     chosen = history.evenly(count)
+    return States(history.bandwidth_bps[chosen], history.latency_s[chosen])
+
+
+def late_samples_of(history: LinkHistory, half_life: float, count: int = SAMPLES) -> States:
+    """Returns at most `count` joint states of the links, each of which stands for the same weight of the past
+    (`LinkHistory.lately`)."""
+    chosen = history.lately(count, half_life)
     return States(history.bandwidth_bps[chosen], history.latency_s[chosen])
 
 
@@ -143,8 +159,9 @@ def ranked(rates: LongRunRates, plans: Iterable[Plan], objective: Objective | No
 class PastPlans:
     """Candidates for the past of a run, ranked by their rates over it, for the GPUs that are free.
 
-    Where nothing is known of the past, the links that are given take its place. Where more than speed has
-    weight, plans are ranked by the objective under `weights`.
+    Late moments of the past count for more: the weight halves with every share `half_life` of the past that
+    a moment lies back; with None all count alike. Where nothing is known of the past, the links that are
+    given take its place. Where more than speed has weight, plans are ranked by the objective under `weights`.
     """
 
     def __init__(
@@ -153,10 +170,14 @@ class PastPlans:
         history: LinkHistory | None,
         weights: tuple[float, float, float] = (1.0, 0.0, 0.0),
         rates: LongRunRates | None = None,
+        *,
+        half_life: float | None = HALF_LIFE,
     ) -> None:
         self.estimator, self.history, self.weights = estimator, history, weights
         self.relayed = free_egress(weights)
-        self.states = None if history is None else samples_of(history)
+        self.states = None
+        if history is not None:
+            self.states = samples_of(history) if half_life is None else late_samples_of(history, half_life)
         self._known: dict[tuple[int, ...], list[PastPlan]] = {}
         self._rates: LongRunRates | None = None
         if self.states is not None:  # before the run: it takes longer than a decision may
@@ -174,13 +195,17 @@ class PastPlans:
             rates = known._rates if known.relayed == free_egress(context.weights) else None
         return cls(estimator, history, context.weights, rates)
 
-    def legal(self, free_gpus: tuple[int, ...], most: int) -> list[Plan]:
-        """Returns the best plans found so far that the free GPUs allow, at most so many, with default
-        knobs."""
+    def legal(self, free_gpus: tuple[int, ...], most: int, running: Plan | None = None) -> list[Plan]:
+        """Returns the best plans found so far that the free GPUs allow, at most so many, with default knobs;
+        beside them the best `NEAR` with the order of domains of `running`: to reach those few layers move."""
         job = self.estimator.job
         plans = dict.fromkeys(default_knobs(job, one.plan) for found in self._known.values() for one in found)
-        fit = (plan for plan in plans if not self.estimator.problems(plan, free_gpus))
-        return list(islice(fit, most))
+        alike = [] if running is None else [plan for plan in plans if plan.order == running.order]
+        chosen: dict[Plan, None] = {}
+        for among, count in ((plans, most), (alike, NEAR)):
+            fit = (plan for plan in among if not self.estimator.problems(plan, free_gpus))
+            chosen |= dict.fromkeys(islice(fit, count))
+        return list(chosen)
 
     def rates_in_each(self, plan: Plan) -> Float | None:
         """Returns a plan's iterations per second in every sample of the past (T,); None where nothing is

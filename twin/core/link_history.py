@@ -48,6 +48,16 @@ class LinkHistory:
         them."""
         return _evenly(len(self), count)
 
+    def lately(self, count: int, half_life: float) -> NDArray[np.int64]:
+        """Returns the indices of at most `count` samples, oldest first, of which each stands for the same
+        weight: that of a moment halves with every share `half_life` of the past that it lies back. Late
+        samples may come several times."""
+        count = min(count, len(self))
+        newer = (np.arange(count, 0, -1) - 0.5) / count * (1.0 - 0.5 ** (1.0 / half_life))
+        age = -half_life * np.log2(1.0 - newer)  # in pasts: where so much of the weight is newer
+        found: NDArray[np.int64] = len(self) - 1 - np.floor(age * len(self)).astype(np.int64)
+        return found
+
     def evenly_by_hour(self, count: int) -> NDArray[np.int64] | None:
         """Returns the indices (24, n) of n samples of each hour of the day, UTC, at most `count`, spread
         evenly over the past; None where `by_hour` is."""

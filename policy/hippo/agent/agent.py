@@ -24,7 +24,7 @@ from policy.core.reference_plan import base_plan
 from policy.core.replan_conditions import nothing_runs, usable
 from policy.hippo.agent.coordinator import Coordinator, Proposal
 from policy.hippo.agent.plan_verification import PlanEvaluator
-from policy.hippo.agent.search_trust import SearchTrust
+from policy.hippo.agent.search_trust import INTERVAL_NS, SearchTrust
 from policy.hippo.agent.shortlist import distinct, keys
 from policy.hippo.networks import checkpoint as checkpoints
 from policy.hippo.networks.hippo_config import CoordinatorConfig
@@ -125,9 +125,9 @@ class HiPpo:
         self._base_plans: dict[tuple[int, ...], Plan | None] = {}
         self._base: PlanOutcome | None = None
         self._known: Codes | None = None
-        self._known_past: dict[tuple[int, ...], Codes | None] = {}
+        self._known_past: dict[tuple[tuple[int, ...], tuple[int, ...]], Codes | None] = {}
         self._searched_gpus: tuple[int, ...] = ()
-        self._searched_ns = 0
+        self._searched_ns = self._compared_ns = 0
         self._plans: dict[Any, Plan] = {}
         self._legality: tuple[tuple[Plan | None, tuple[int, ...]], bool] | None = None
         self._candidate_search = CandidateSearch(context.estimator, SEARCHED)
@@ -233,7 +233,8 @@ class HiPpo:
     ) -> Decision:
         """The best of proposals, plans found before and their neighbours, and of a search where it
         `searches`. Where what is known is trusted (not `fresh`) plans are timed approximately, and exactly
-        before a move.
+        before a move and once in half an hour: approximate times misprice relays by more than a shift of the
+        links may bring.
         """
         view, coordinator, objective = moment.view, moment.coordinator, moment.objective
         base = self._base_codes(view, coordinator.problem)
@@ -241,7 +242,7 @@ class HiPpo:
         if searches:
             searched = self._search(view, moment.evaluator.horizon, coordinator.problem, objective)
         proposed = None if proposal is None else proposal.codes
-        past = self._past_codes(coordinator.problem) if self.config.search else None
+        past = self._past_codes(coordinator.problem, view.plan) if self.config.search else None
         familiar = [codes for codes in (base, self._known, past) if codes is not None]
         known = [*familiar, *(codes for codes in (proposed, searched) if codes is not None)]
         may_hold = view.plan is not None and bool(seen.may_hold[0])
@@ -251,10 +252,12 @@ class HiPpo:
         if fresh:
             self._known = finalists
         decision = None
-        if not fresh and moment.evaluator.running is not None:
+        due = fresh or view.now_ns - self._compared_ns >= INTERVAL_NS
+        if not due and moment.evaluator.running is not None:
             outcomes = moment.evaluator.compare(finalists, objective, exact=False)
             decision = self._choose(moment, self._decoded(coordinator.problem, finalists), *outcomes)
         if decision is None or decision.plan is not None:
+            self._compared_ns = view.now_ns
             every = finalists if past is None else concatenate([finalists, past])
             unsearched = concatenate(familiar) if searches and familiar else None
             decision = self._decided_exactly(moment, every.take(distinct(every)), may_hold, unsearched)
@@ -300,13 +303,15 @@ class HiPpo:
     def _decoded(self, problem: PlanningTables, codes: Codes) -> list[Plan]:
         return [self._plan(problem, codes, row) for row in range(len(codes))]
 
-    def _past_codes(self, problem: PlanningTables) -> Codes | None:
-        """The best plans of the past that the free GPUs allow and the tables have; None without any."""
-        if problem.free not in self._known_past:
-            found = [problem.encode(plan) for plan in self._past.legal(problem.free, PAST)]
+    def _past_codes(self, problem: PlanningTables, running: Plan | None) -> Codes | None:
+        """The best plans of the past that the free GPUs allow and the tables have, and the best of them with
+        the running plan's order of domains; None without any."""
+        key = problem.free, () if running is None else running.order
+        if key not in self._known_past:
+            found = [problem.encode(plan) for plan in self._past.legal(problem.free, PAST, running)]
             coded = [codes for codes in found if codes is not None]
-            self._known_past[problem.free] = concatenate(coded) if coded else None
-        return self._known_past[problem.free]
+            self._known_past[key] = concatenate(coded) if coded else None
+        return self._known_past[key]
 
     def _plan(self, problem: PlanningTables, codes: Codes, row: int) -> Plan:
         """`PlanningTables.plan`, cached."""

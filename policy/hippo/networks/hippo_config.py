@@ -147,7 +147,7 @@ class CoordinatorConfig(Config):
     proposals: Count = 8  # one greedy, the rest sampled; none between events
     rounds: CountOrNone = 1  # of local refinement at a periodic trigger
     wide_rounds: CountOrNone = 8  # at any other trigger, until nothing improves
-    horizon_s: Positive = 3600.0  # over which a move must pay off
+    horizon_s: Positive = 7200.0  # over which a move must pay off
     margin: NotNegative = 0.01  # least relative gain of a move beyond its cost
 
 

@@ -61,3 +61,8 @@ def test_without_a_past_it_takes_the_best_plan_for_the_present_links() -> None:
     setup = toy_setup(2, bps=1e7, seconds=120.0)
     (plan, *_) = plans(setup, started(setup))
     assert len(plan.shares) == 1 and np.isfinite(setup.wan.end_ns)
+
+
+def test_all_moments_of_the_past_count_alike() -> None:
+    setup = toy_setup(2)
+    assert [len(plan.shares) for plan in plans(setup, started(setup, *[5e10] * 70, *[1e7] * 30))][:1] == [2]

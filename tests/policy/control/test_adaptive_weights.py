@@ -63,7 +63,7 @@ def test_states_of_the_past_in_which_nothing_ran_tell_nothing() -> None:
 
 
 def test_worse_links_than_mostly_give_speed_more_weight_and_better_ones_money() -> None:
-    known = past(2e9, 3e9, 4e9)
+    known = past(*[2e9, 3e9, 4e9] * 20)
     slow, usual, fast = (weights_at(known, 0.2, bps) for bps in (1e9, 3e9, 1e10))
     assert slow[0] > usual[0] > fast[0] and slow[2] < usual[2] < fast[2]
     assert all(sum(found) == pytest.approx(1.0) for found in (slow, usual, fast))

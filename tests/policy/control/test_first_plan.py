@@ -36,6 +36,13 @@ def test_the_past_counts_and_not_the_moment(often_bps: float, domains: int) -> N
     assert scores == sorted(scores, reverse=True)
 
 
+@pytest.mark.parametrize(("first_bps", "then_bps", "domains"), [(5e10, 1e7, 1), (1e7, 5e10, 2)])
+def test_a_drift_of_the_links_counts(first_bps: float, then_bps: float, domains: int) -> None:
+    decision = chosen(past(*[first_bps] * 70, *[then_bps] * 30), first_bps)
+    assert decision is not None and decision.plan is not None
+    assert len(decision.plan.shares) == domains
+
+
 def test_what_cannot_run_now_is_not_begun() -> None:
     decision = chosen(past(*[5e10] * 9), 0.0)
     assert decision is not None and decision.plan is not None and len(decision.plan.shares) == 1

@@ -89,6 +89,15 @@ def test_the_depth_decides_among_more_plans_than_are_turned_in_every_sample(
     assert found == [*plans[-2:][::-1], *plans[:-2]] and len(plans) > 4
 
 
+def test_beside_the_best_plans_are_those_with_the_order_of_domains_of_the_running_one() -> None:
+    known = PastPlans(toy_setup(2).estimator(), past(5e10, 3e10))
+    every = known.legal(FREE, 1000)
+    running = next(plan for plan in every if plan.order != every[0].order and len(plan.shares) == 2)
+    alike = [plan for plan in every if plan.order == running.order]
+    assert known.legal(FREE, 1) == every[:1]
+    assert known.legal(FREE, 1, running) == [every[0], *alike[: long_run.NEAR]] and len(alike) > 1
+
+
 def test_what_is_known_of_a_past_serves_other_weights() -> None:
     estimator, rng = toy_setup(2).estimator(), np.random.default_rng(0)
     speed, money, other = (

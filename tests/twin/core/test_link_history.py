@@ -33,6 +33,17 @@ def test_samples_are_spread_evenly_and_the_last_is_among_them() -> None:
     assert known.evenly(1).tolist() == [99] and len(known.evenly(1000)) == 100
 
 
+def test_late_samples_stand_for_equal_weights_of_a_past_that_fades() -> None:
+    known = history(*range(1, 97))
+    # Half-life a fifth: 32/62 of the weight lie in the last fifth, 16/62 in the one before, ... 2/62.
+    counts = np.histogram(known.lately(62, 0.2) / 96, bins=np.linspace(0, 1, 6))[0]
+    assert counts.tolist() == pytest.approx([2, 4, 8, 16, 32], abs=1)
+    chosen = known.lately(62, 0.2)
+    assert (np.diff(chosen) >= 0).all() and chosen[-1] == 95
+    assert np.ptp(np.diff(known.lately(24, 100.0))) <= 1  # without fading they are spread evenly
+    assert len(known.lately(1000, 0.2)) == 96 and history(1.0).lately(5, 0.125).tolist() == [0]
+
+
 def test_a_profile_by_hour_needs_a_week() -> None:
     assert history(*[1.0] * (7 * 48 - 1)).hourly_bps is None
     # the run begins at 06:00 UTC; every sample of the hour from 5 to 6 is 9, the others are 1

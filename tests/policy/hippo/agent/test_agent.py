@@ -16,6 +16,7 @@ from policy.core.objective import Objective, PlanOutcome
 from policy.core.protocol import Context, Decision
 from policy.core.reference_plan import base_plan
 from policy.hippo.agent.agent import SEARCH_TRIGGERS, HiPpo, shipped_checkpoint
+from policy.hippo.agent.search_trust import SearchTrust
 from policy.hippo.decoding import autoregressive
 from policy.hippo.networks import checkpoint
 from policy.hippo.networks.hippo_config import CoordinatorConfig, GnnConfig, HiPpoConfig
@@ -81,6 +82,22 @@ def test_between_events_the_network_proposes_every_half_hour(untrained: Path) ->
     calls = [minute for minute, decision in quiet if "network" in decision.extra]
     assert 0 < len(calls) < len(quiet) and all(b - a >= 30 for a, b in pairwise(calls))
     assert all(decision.log_probability is None for m, decision in quiet if m not in calls)
+
+
+def test_what_is_trusted_is_timed_exactly_every_half_hour(
+    untrained: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    minutes, exactly = list[float](), HiPpo._decided_exactly
+
+    def noted(self: HiPpo, moment: Any, *given: Any) -> Decision:
+        minutes.append(moment.view.now_ns / 60e9)
+        return exactly(self, moment, *given)
+
+    monkeypatch.setattr(SearchTrust, "interval_ns", 2**62)
+    monkeypatch.setattr(HiPpo, "_decided_exactly", noted)
+    decided = play(toy_setup(3, seconds=5400.0), HiPpo(untrained))
+    assert len(minutes) < len(decided) / 4
+    assert all(b - a <= 31 for a, b in pairwise([*minutes, 90.0]))
 
 
 @pytest.mark.parametrize("search", [True, False])
