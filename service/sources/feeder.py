@@ -37,8 +37,8 @@ class TelemetrySource(Protocol):
     problem: str
     """Reason for which something could not be read; empty: all is well."""
 
-    def go_on(self, key: str | None) -> None:
-        """Takes the key of the last batch in the log; None: there is none."""
+    def go_on(self, key: str | None, since_ns: int) -> None:
+        """Takes the key of the last batch in the log (None: there is none) and the run's beginning, epoch."""
 
     def fetch(self) -> SourceBatch | None:
         """Returns the next batch; None: there is nothing now.
@@ -77,7 +77,7 @@ class Feeder:
         self._thread.join(END_S)
 
     def _work(self) -> None:
-        self.source.go_on(self._session.intake.last_key(self.source.name))
+        self.source.go_on(self._session.intake.last_key(self.source.name), self._origin_ns)
         try:
             self._feed()
         finally:

@@ -40,9 +40,9 @@ class FollowedFile:
         self.every_s, self.problem = every_s, ""
         self._path, self._tail = path, FileTail(path)
 
-    def go_on(self, key: str | None) -> None:
-        """Goes on behind the batch of this key; None: from the beginning of the file."""
-        self._tail = FileTail(self._path, None if key is None else FilePosition.parsed(key))
+    def go_on(self, key: str | None, since_ns: int) -> None:
+        """Goes on behind the batch of this key; None: with what was written since the run began."""
+        self._tail = FileTail(self._path, None if key is None else FilePosition.parsed(key), since_ns)
 
     def fetch(self) -> SourceBatch | None:
         """Returns the observations of the next lines; None: there are none now.

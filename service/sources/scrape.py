@@ -62,7 +62,7 @@ class ScrapedPage:
             Place, int
         ] = {}  # time stamps of a page, by link or domain: a stale one is no news
 
-    def go_on(self, key: str | None) -> None:
+    def go_on(self, key: str | None, since_ns: int) -> None:
         """Does nothing: a page tells of now, what was missed is gone."""
 
     def fetch(self) -> SourceBatch | None:

@@ -55,10 +55,10 @@ class Chunk:
 
 
 class FileTail:
-    """Reads a file from `position` on; None: from its beginning."""
+    """Reads a file from `position` on; None: all that was written since `since_ns`, epoch, rotated or not."""
 
-    def __init__(self, path: Path, position: FilePosition | None = None) -> None:
-        self._path, self._position = path, position
+    def __init__(self, path: Path, position: FilePosition | None = None, since_ns: int = 0) -> None:
+        self._path, self._position, self._since_ns = path, position, since_ns
         self._file: BinaryIO | None = None
         self._offset = 0
         self.lost = ""
@@ -107,11 +107,13 @@ class FileTail:
                 "lines behind that may be lost; begun again with the present file"
             )
             return
-        self._begin(self._path)
+        since = [path for path in self._rotated() if path.stat().st_mtime_ns >= self._since_ns]
+        self._begin(since[0] if since else self._path)
 
     def _begin(self, path: Path) -> None:
         self._drop()
-        self._file, self._position, self._offset = path.open("rb"), None, 0
+        self._file, self._offset = path.open("rb"), 0
+        self._position = FilePosition(os.fstat(self._file.fileno()).st_ino, 0, _digest(self._file, 0))
 
     def _candidates(self, inode: int) -> list[Path]:
         """Files that may be that of the position: of the same inode first, then the present one."""
@@ -129,7 +131,7 @@ class FileTail:
 
     def _same(self, file: BinaryIO, position: FilePosition | None, now: os.stat_result) -> bool:
         if position is None:
-            return now.st_size >= self._offset
+            return True
         return now.st_size >= position.offset and _digest(file, position.offset) == position.digest
 
     def _moved_on(self, file: BinaryIO) -> bool:
@@ -139,12 +141,16 @@ class FileTail:
             return False
         if time.time() - here.st_mtime < QUIET_S or not self._path.exists():
             return False
-        later = [path for path in self._rotated() if path.stat().st_mtime_ns > here.st_mtime_ns]
-        for path in (*later, self._path):
-            if not os.path.samestat(path.stat(), here):
-                self._begin(path)
-                return True
-        return False
+        following = self._after(here)
+        self._begin(following)
+        if following == self._path and self._after(here) != following:  # rotated while it was opened
+            self._begin(self._after(here))
+        return True
+
+    def _after(self, here: os.stat_result) -> Path:
+        """Returns the file that was written next."""
+        later = (path for path in self._rotated() if path.stat().st_mtime_ns > here.st_mtime_ns)
+        return next(later, self._path)
 
     def _drop(self) -> None:
         if self._file is not None:

@@ -50,8 +50,8 @@ def reading() -> Iterator[Reading]:
     """Begins to read files, which are closed in the end."""
     begun: list[FileTail] = []
 
-    def one(path: Path, position: FilePosition | None = None) -> FileTail:
-        begun.append(FileTail(path, position))
+    def one(path: Path, position: FilePosition | None = None, since_ns: int = 0) -> FileTail:
+        begun.append(FileTail(path, position, since_ns))
         return begun[-1]
 
     yield one
@@ -112,6 +112,8 @@ def test_two_rotations_while_nobody_reads(reading: Reading, tmp_path: Path) -> N
         path.write_bytes(f"{number}\n".encode())
     (tmp_path / "a.csv.bak").write_bytes(b"no part of it\n")
     assert everything(reading(path, chunk.position)) == [b"0", b"1"]
+    assert everything(reading(path)) == [b"a", b"0", b"1"]  # nothing was taken before the rotations
+    assert everything(reading(path, None, 2 * 10**9)) == [b"0", b"1"]
 
 
 def test_a_file_that_is_gone_is_said_and_the_present_one_begun(reading: Reading, tmp_path: Path) -> None:
