@@ -29,7 +29,6 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import httpx
@@ -389,34 +388,7 @@ TRIALS: dict[str, Callable[[argparse.Namespace], Seen]] = {
     "tokens": lambda asked: tokens(asked.requests // 10),
     "webhook": lambda asked: slow_webhook(20.0),
     "clock": lambda asked: clock(),
-    "following": lambda asked: _more().following(asked.kills // 5),
-    "disk": lambda asked: _more().full_disk(),
 }
-
-
-def _more() -> ModuleType:
-    """The trials that stand on this module's service."""
-    from benchmarks.service import sources_and_disk
-
-    return sources_and_disk
-
-
-def _rows_of_others(asked: list[str]) -> list[str]:
-    """Rows of the page by trials that are not made now."""
-    if set(asked) == set(TRIALS) or not PAGE.is_file():
-        return []
-    rows = [
-        line for line in PAGE.read_text().splitlines() if line.startswith("| ") and "| trial |" not in line
-    ]
-    again = {TITLES[name] for name in asked}
-    return [row for row in rows if row.split("|")[1].strip() not in again]
-
-
-TITLES = {
-    "kills": "kill -9 under load", "crowd": "a crowd", "bodies": "hostile bodies", "tokens": "tokens",
-    "webhook": "slow webhook", "clock": "clock jumps", "following": "a followed file and kill -9",
-    "disk": "disk full",
-}  # fmt: skip
 
 
 def main() -> None:
@@ -430,7 +402,7 @@ def main() -> None:
     asked = parser.parse_args()
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(most, 65_536), most))
-    rows = _rows_of_others(asked.only) if asked.write else []
+    rows = []
     for name in asked.only:
         seen = TRIALS[name](asked)
         rows.append(f"| {seen.name} | {seen.done} | {seen.seen} | {'yes' if seen.sound else '**no**'} |")

@@ -3,6 +3,7 @@
 python -m benchmarks.service.endurance --only following disk --write
 """
 
+import argparse
 import json
 import os
 import random
@@ -18,11 +19,13 @@ from pathlib import Path
 
 import httpx
 
-from benchmarks.service.endurance import BATCH, Seen, batch, served, store_at
+from benchmarks.service.endurance import BATCH, ROOT, Seen, batch, served, store_at
+from ingest.core.durable import replace
 from replay.audit.audit import audit
 from replay.log.run_log import RunReader
 from replay.store import run_index
 
+PAGE = ROOT / "docs" / "measured" / "service-sources.md"
 EVERY_S = 0.02
 """Seconds between two batches that are written."""
 ROTATE = 150
@@ -175,3 +178,34 @@ def _push(http: httpx.Client, chance: random.Random, codes: Counter[int], taken:
     if answer.status_code == 200:
         taken[key] = answer.json()["accepted"]
     return answer.status_code == 200
+
+
+PAGE_TEXT = """# A followed file, and a disk that is full
+
+`python -m benchmarks.service.sources_and_disk {words}` wrote this page. Each trial starts `twin serve` as a
+process of its own on SYNTHETIC links of tri-7b with the policy `greedy` and looks at it from outside. Writer,
+clients and service share the machine of {cores} cores, whose load average at the end was {load:.0f}.
+
+| trial | what was done | what was seen | sound |
+|---|---|---|---|
+{rows}
+"""
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--kills", type=int, default=10)
+    parser.add_argument("--write", action="store_true", help="write the page")
+    asked = parser.parse_args()
+    rows = []
+    for trial in (full_disk, lambda: following(asked.kills)):
+        seen = trial()
+        rows.append(f"| {seen.name} | {seen.done} | {seen.seen} | {'yes' if seen.sound else '**no**'} |")
+        print(rows[-1], flush=True)
+    if asked.write:
+        words, load, cores = " ".join(sys.argv[1:]), os.getloadavg()[1], os.cpu_count()
+        replace(PAGE, PAGE_TEXT.format(words=words, load=load, cores=cores, rows="\n".join(rows)).encode())
+
+
+if __name__ == "__main__":
+    main()
