@@ -144,12 +144,28 @@ def training(
     "--webhook", metavar="URL",
     help="Post decisions and orders there; TWIN_WEBHOOK_SECRET signs them.",
 )  # fmt: skip
+@click.option(
+    "--follow", "followed", type=PATH, multiple=True, metavar="FILE",
+    help="Take observations from a file that grows: .csv, .tsv, .jsonl, .ndjson; again for more.",
+)  # fmt: skip
+@click.option(
+    "--scrape",
+    "scraped",
+    multiple=True,
+    metavar="URL",
+    help="Take links and domains from a page of Prometheus metrics; again for more.",
+)
+@click.option(
+    "--scrape-every", default=15.0, type=click.FloatRange(0.1, 86_400), metavar="S",
+    help="Seconds between two looks at a page [15].",
+)  # fmt: skip
 @click.option("--certificate", type=PATH, metavar="FILE", help="Certificate chain, PEM: serve over TLS.")
 @click.option("--key", type=PATH, metavar="FILE", help="Its private key, PEM.")
 @with_output
 def serve(
     out: Output, scenario: str, dataset: str | None, policy: str, host: str, port: int, tokens: Path | None,
-    active: bool, order_timeout: float, webhook: str | None, certificate: Path | None, key: Path | None,
+    active: bool, order_timeout: float, webhook: str | None, followed: tuple[Path, ...],
+    scraped: tuple[str, ...], scrape_every: float, certificate: Path | None, key: Path | None,
 ) -> None:  # fmt: skip
     """Serve decisions for a job that runs: telemetry in, plans out.
 
@@ -160,6 +176,7 @@ def serve(
     \b
     Examples:
       twin serve --scenario tri-7b --policy mpc
+      twin serve -s tri-7b --follow links.csv --scrape http://127.0.0.1:9300/metrics
       twin serve -s tri-7b --active --host 0.0.0.0 --tokens tokens.txt --certificate c.pem --key k.pem
     """
     from ingest.core import extras
@@ -175,7 +192,12 @@ def serve(
     from service.api.webhook import Webhook
     from service.console import routes as console_routes
     from service.session.session import Session, SessionSettings
+    from service.sources.feeder import Feeder, TelemetrySource
+    from service.sources.rows import FollowedFile
+    from service.sources.scrape import ScrapedPage
 
+    sources: list[TelemetrySource] = [FollowedFile(path) for path in dict.fromkeys(followed)]
+    sources += [ScrapedPage(url, scrape_every) for url in dict.fromkeys(scraped)]
     posted = None if webhook is None else Webhook(webhook, os.environ.get("TWIN_WEBHOOK_SECRET", ""))
     address = server.ListenAddress(host, port, certificate, key)
     if (certificate is None) != (key is None):
@@ -201,11 +223,14 @@ def serve(
 
     if posted is not None:
         session.listeners.append(posted.publish)
-    app = make_app(session, access)
+    feeders = [Feeder(session, source, out.console.note) for source in sources]
+    app = make_app(session, access, feeders)
     console_routes.mount(app)
     try:
         server.run(app, address, listener, ready)
     finally:
+        for feeder in feeders:
+            feeder.close()
         session.close()
         if posted is not None:
             posted.close()

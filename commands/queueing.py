@@ -53,7 +53,11 @@ from ingest.core.errors import UsageError
     "--profiles", type=PATH, metavar="DIR",
     help="Measured profiles: run times of a list of Gavel, Sia or Pollux; speeds of jobs that are changed.",
 )  # fmt: skip
-@click.option("--profile-gpu", metavar="NAME", help="GPU of --profiles, as they name it [v100; dgx-ext; by goodput the first node's].")
+@click.option(
+    "--profile-gpu",
+    metavar="NAME",
+    help="GPU of --profiles, as they name it [v100; dgx-ext; by goodput the first node's].",
+)
 @click.option(
     "--solve", type=click.Choice(["gpus"]), help="Find the least machine that meets --target, instead."
 )

@@ -28,19 +28,14 @@ import os
 import sys
 import threading
 import time
-import urllib.error
-import urllib.parse
-import urllib.request
-import uuid
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from ingest.core.durable import AppendOnlyFile, make_directory
 from ingest.core.errors import TwinError
+from service.observation_sinks import PATIENCE_S, FileSink, HttpSink, PlanChange
 from service.spool import Spool
 
 Json = dict[str, Any]
@@ -50,18 +45,6 @@ QUEUE = 100_000
 BATCH = 1_000
 """Most observations of one request."""
 SPOOL_BYTES = 64 << 20
-PATIENCE_S = 5.0
-"""Seconds after which a request counts as failed."""
-REFUSED = range(400, 500)
-
-
-@dataclass(frozen=True, slots=True)
-class PlanChange:
-    """An order of the service: go to `plan` (JSON as in the log) at the next step boundary."""
-
-    number: int
-    plan: Json
-    reason: str
 
 
 class TrainingHook:
@@ -91,14 +74,14 @@ class TrainingHook:
         self._answered = -1  # newest order that the job has dealt with
         self._step, self._step_sent, self._step_compute = 0, [], {}  # type: ignore[var-annotated]
         self._stop, self._wake = threading.Event(), threading.Event()
-        self._sink: _HttpSink | _FileSink | None = self._made(str(target), token, spool, spool_bytes)
+        self._sink: HttpSink | FileSink | None = self._made(str(target), token, spool, spool_bytes)
         self._thread = threading.Thread(target=self._work, name="twin-hook", daemon=True)
         self._thread.start()
 
     @property
     def dropped(self) -> int:
         """Observations lost: queue full, spool full, or refused by the service."""
-        spool = self._sink.spool if isinstance(self._sink, _HttpSink) else None
+        spool = self._sink.spool if isinstance(self._sink, HttpSink) else None
         return self._lost + (0 if spool is None else spool.dropped)
 
     # -- called by the training thread
@@ -197,12 +180,12 @@ class TrainingHook:
 
     def _made(
         self, target: str, token: str | None, spool: str | Path | None, spool_bytes: int
-    ) -> "_HttpSink | _FileSink | None":
+    ) -> "HttpSink | FileSink | None":
         try:
             if target.startswith(("http://", "https://")):
                 kept = None if spool is None else Spool(Path(spool), spool_bytes)
-                return _HttpSink(target.rstrip("/"), token or os.environ.get("TWIN_TOKEN", ""), kept)
-            return _FileSink(Path(target))
+                return HttpSink(target.rstrip("/"), token or os.environ.get("TWIN_TOKEN", ""), kept)
+            return FileSink(Path(target))
         except TwinError as error:  # no place to write: training goes on, everything is dropped and counted
             self.last_error = str(error)
             return None
@@ -225,7 +208,7 @@ class TrainingHook:
             self.last_error = error or self.last_error
             self.sent_observations += len(batch) if arrived else 0
             self._lost += len(batch) if lost else 0
-        if isinstance(self._sink, _HttpSink):
+        if isinstance(self._sink, HttpSink):
             self._sink.send_kept()
 
     def _sent(self, body: bytes) -> tuple[bool, bool, str]:
@@ -233,7 +216,7 @@ class TrainingHook:
         return (False, True, "") if self._sink is None else self._sink.send(body)
 
     def _ask(self) -> None:
-        if not isinstance(self._sink, _HttpSink):
+        if not isinstance(self._sink, HttpSink):
             return
         try:
             order = self._sink.order(self._job)
@@ -244,84 +227,6 @@ class TrainingHook:
             self._change = None
         elif order.number > self._answered:
             self._change = order
-
-
-class _FileSink:
-    """Lines of JSON in a new file of a folder."""
-
-    def __init__(self, folder: Path) -> None:
-        make_directory(folder)
-        self._file = AppendOnlyFile(folder / f"hook-{time.time_ns()}-{os.getpid()}.ndjson")
-        self._broken = ""
-
-    def send(self, body: bytes) -> tuple[bool, bool, str]:
-        if not self._broken:
-            try:
-                self._file.append(body)
-                return True, False, ""
-            except TwinError as error:  # the file may end in half a line: nothing more goes into it
-                self._broken = str(error)
-        return False, True, self._broken
-
-
-class _HttpSink:
-    """Requests to the service; batches that do not arrive go into the spool."""
-
-    def __init__(self, address: str, token: str, spool: Spool | None) -> None:
-        self._address, self._token, self.spool = address, token, spool
-
-    def send(self, body: bytes) -> tuple[bool, bool, str]:
-        """Returns (arrived, lost, error); what is kept in the spool is neither."""
-        key = uuid.uuid4().hex
-        if self.spool is not None and len(self.spool):  # in order: behind what waits already
-            self.spool.add(key, body)
-            return False, False, ""
-        error = self._post(key, body)
-        if error is None:
-            return True, False, ""
-        if error[1] or self.spool is None:
-            return False, True, error[0]
-        self.spool.add(key, body)
-        return False, False, error[0]
-
-    def send_kept(self) -> None:
-        """Sends what waits, the oldest first, until one does not arrive."""
-        while self.spool is not None and (first := self.spool.first()) is not None:
-            name, key, body = first
-            error = self._post(key, body)
-            if error is not None and not error[1]:
-                return
-            if error is not None:
-                self.spool.dropped += body.count(b"\n")
-            self.spool.done(name)
-
-    def order(self, job: str) -> PlanChange | None:
-        """Asks for the order that waits for this job."""
-        query = urllib.parse.urlencode({"job": job})
-        with urllib.request.urlopen(self._request(f"/v1/order?{query}"), timeout=PATIENCE_S) as answer:
-            found = json.load(answer)["order"]
-        return None if found is None else PlanChange(found["number"], found["plan"], found["reason"])
-
-    def _post(self, key: str, body: bytes) -> tuple[str, bool] | None:
-        """Returns None where the batch arrived, else the error, and True if sending again is of no use."""
-        head = {"Content-Type": "application/x-ndjson", "Idempotency-Key": key}
-        try:
-            with urllib.request.urlopen(
-                self._request("/v1/observations", body, head), timeout=PATIENCE_S
-            ) as got:
-                got.read()
-                return None
-        except urllib.error.HTTPError as error:
-            final = error.code in REFUSED and error.code not in (401, 403, 408, 429)
-            return f"HTTP {error.code}: {error.reason}", final
-        except (OSError, ValueError) as error:
-            return f"{type(error).__name__}: {error}", False
-
-    def _request(
-        self, path: str, body: bytes | None = None, head: Mapping[str, str] | None = None
-    ) -> urllib.request.Request:
-        bearer = {"Authorization": f"Bearer {self._token}"} if self._token else {}
-        return urllib.request.Request(self._address + path, data=body, headers={**bearer, **(head or {})})
 
 
 def _device_peak_bytes() -> int | None:

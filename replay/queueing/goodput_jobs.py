@@ -18,10 +18,10 @@ from replay.queueing.node_models import NodesAsked
 from twin.goodput.profiled_steps import gpus_of
 from twin.queue.jobs import Int
 from twin.queue.rules import PREDICTSIM
-from twin.queue.selection import LogJobs, select
 from twin.sharing.changes import PPM, UNKNOWN_PAUSE_S
 from twin.sharing.job_goodput import JobGoodput, TrainedApplication, trained
 from twin.sharing.kinds import NodeKinds
+from twin.workload.selection import LogJobs, select
 
 RESTARTS_S = {"bert": 120, "cifar10": 50, "imagenet": 250}
 """Restart of an application as measured by the authors of Sia (Jayaram Subramanya et al., SOSP 2023)."""

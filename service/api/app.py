@@ -1,6 +1,6 @@
 """The application: routes, limits, errors, and what hangs on the life of the event loop."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from importlib import metadata
@@ -13,6 +13,7 @@ from service.api.metrics import ServiceMetrics
 from service.api.stream import Hub
 from service.api.tokens import Tokens
 from service.session.session import Session
+from service.sources.feeder import Feeder
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,8 +24,8 @@ class ApiSettings:
     limits: RequestLimits = field(default_factory=RequestLimits)
 
 
-def make_app(session: Session, settings: ApiSettings) -> FastAPI:
-    """Returns the application of a session that has been started."""
+def make_app(session: Session, settings: ApiSettings, feeders: Sequence[Feeder] = ()) -> FastAPI:
+    """Returns the application of a session that has been started, and is fed by `feeders`."""
     hub = Hub()
 
     @asynccontextmanager
@@ -43,7 +44,7 @@ def make_app(session: Session, settings: ApiSettings) -> FastAPI:
         responses={400: {"description": "twin.error/1"}, 401: {"description": "twin.error/1"}},
     )
     app.state.session, app.state.tokens, app.state.hub = session, settings.tokens, hub
-    app.state.metrics = ServiceMetrics(session, hub)
+    app.state.metrics = ServiceMetrics(session, hub, feeders)
     session.listeners.append(hub.publish)
     for part in (state_routes, telemetry_routes, decision_routes):
         app.include_router(part.router)

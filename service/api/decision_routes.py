@@ -11,9 +11,9 @@ from ingest.core.config import suggestion
 from ingest.core.errors import NotFoundError
 from ingest.core.terminal import shown
 from service.api.access import needs, session_of
-from service.api.schemas import Admission, Current, DryRun, Made, Mode, ModeNow, RollbackBody
+from service.api.schemas import Admission, Current, DryRun, Made, Mode, ModeNow, Queue, RollbackBody
 from service.api.tokens import Client
-from service.session import questions
+from service.session import questions, queue_forecast
 from service.session.session import Session
 
 router = APIRouter(prefix="/v1", tags=["decisions"])
@@ -68,6 +68,16 @@ async def admission(request: Request, client: Reader, job: Admission) -> Json:
         job.model, job.job, job.tokens, job.present_job_tokens_left, gpus, job.plan
     )
     return await run_in_threadpool(questions.admission, session, now, asked)
+
+
+@router.post("/queue")
+async def queue(request: Request, client: Reader, asked: Queue) -> Json:
+    """Returns where and when each of some jobs would start, first come, first served, or why it would not."""
+    session = session_of(request)
+    now = await wrap_future(session.ask(partial(questions.moment, session)))
+    jobs = [queue_forecast.QueuedJob(one.model, one.job, one.tokens) for one in asked.jobs]
+    left = asked.present_job_tokens_left
+    return {"jobs": await run_in_threadpool(queue_forecast.queue, session, now, jobs, left)}
 
 
 @router.post("/mode", response_model=ModeNow)

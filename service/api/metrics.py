@@ -1,6 +1,6 @@
 """Metrics of a service for Prometheus, by its own client library."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,6 +12,7 @@ from prometheus_client.registry import Collector
 from replay.metrics.prediction_accuracy import merged
 from service.api.stream import Hub
 from service.session.session import Session
+from service.sources.feeder import Feeder
 
 BUCKETS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)
 
@@ -19,8 +20,8 @@ BUCKETS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 
 class ServiceMetrics(Collector):
     """Figures of a session and of its stream, made when they are asked for, in the session's thread."""
 
-    def __init__(self, session: Session, hub: Hub) -> None:
-        self._session, self._hub = session, hub
+    def __init__(self, session: Session, hub: Hub, feeders: Sequence[Feeder] = ()) -> None:
+        self._session, self._hub, self._feeders = session, hub, feeders
         self.registry = CollectorRegistry()
         self._latency = Histogram(
             "twin_decision_latency_seconds", "Wall-clock time of a decision.", buckets=BUCKETS_S,
@@ -58,6 +59,7 @@ class ServiceMetrics(Collector):
         yield _gauge("twin_log_problem", "1 while the log cannot be written.", bool(self._session.problem))
         yield self._innovation(world.link_filter.nis)
         yield self._coverage()
+        yield from self._sources()
 
     def _innovation(self, nis: Any) -> GaugeMetricFamily:
         help_ = "Running normalised innovation squared of a link over that of training; about 1 is usual."
@@ -76,6 +78,20 @@ class ServiceMetrics(Collector):
             for interval, share in zip(("80", "95"), shares or (), strict=False):
                 family.add_metric([interval, f"{horizon_s:g}"], share)
         return family
+
+    def _sources(self) -> Iterator[Metric]:
+        up = GaugeMetricFamily("twin_source_up", "1 while a source could be read.", labels=["source"])
+        lines = ["source", "outcome"]
+        items = CounterMetricFamily(
+            "twin_source_items", "Items of a source: what became of them.", labels=lines
+        )
+        for feeder in self._feeders:
+            name = feeder.source.name
+            up.add_metric([name], float(feeder.up))
+            counts = ("accepted", feeder.accepted), ("refused", feeder.refused), ("old", feeder.old)
+            for outcome, count in counts:
+                items.add_metric([name, outcome], count)
+        yield from (up, items)
 
     def _observe(self, events: list[dict[str, Any]]) -> None:
         for event in events:

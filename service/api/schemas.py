@@ -42,6 +42,21 @@ class Admission(Body):
     plan: Json | None = None  # one for the job, whose iteration is timed beside
 
 
+class JobAsked(Body):
+    """A job of a queue."""
+
+    model: Name
+    job: Annotated[Json, Field(max_length=64)] = {}
+    tokens: Tokens | None = None  # that it is to train; without, it does not end
+
+
+class Queue(Body):
+    """Jobs that would be submitted, in this order."""
+
+    jobs: Annotated[list[JobAsked], Field(min_length=1, max_length=12)]
+    present_job_tokens_left: Tokens | None = None
+
+
 class Mode(Body):
     """Another mode."""
 

@@ -32,6 +32,7 @@ class Intake:
         self._origin_ns = origin_epoch_ns
         self._newest: dict[Any, int] = {}  # ns of the last sample of a link, step or domain
         self._answers: OrderedDict[str, Json] = OrderedDict()
+        self._last_keys: dict[str, str] = {}
         self.accepted = 0
         self.refused = 0
 
@@ -39,6 +40,10 @@ class Intake:
         """Returns what was answered to the batch of this key; None where it is new."""
         known = self._answers.get(key)
         return None if known is None else {**known, "duplicate": True}
+
+    def last_key(self, client: str) -> str | None:
+        """Returns the key of the last batch that came from a client; None where none did."""
+        return self._last_keys.get(client)
 
     def fact(self, batch: Batch, now_ns: int) -> Fact:
         """Returns the batch as a fact of `now_ns`, its items in the order that they have in it.
@@ -71,6 +76,7 @@ class Intake:
                 self._newest[kind, domain] = ns
         count = sum(len(batch[name]) for name in ("links", "steps", "plans"))
         count += len({(row[0], row[1]) for row in (*batch["gpus"], *batch["slowdowns"])})
+        self._last_keys[batch["client"]] = batch["key"]
         self.accepted += count
         self.refused += len(batch["refused"])
         refusals = [{"item": item, "reason": reason} for item, reason in batch["refused"]]

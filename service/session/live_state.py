@@ -9,6 +9,8 @@ from replay.log.events import Event
 from replay.log.fold import Fold
 from replay.metrics.kpis import KpiFold
 from replay.metrics.prediction_accuracy import LinkErrors
+from replay.store.decision_codec import plan_to_json
+from twin.world.observed_world import ObservedWorld
 
 Json = dict[str, Any]
 KEPT = 500
@@ -138,3 +140,22 @@ class LiveState(Fold):
 
     _on_order_given = _on_order_closed = _on_mode_changed = _on_rollback_requested = _happened
     _on_link_failed = _on_link_restored = _on_gpu_failed = _on_gpu_repaired = _happened
+
+
+def published(state: LiveState, world: ObservedWorld) -> Published:
+    """Returns what is published of a state and world whose events are durable."""
+    waiting = world.orders.waiting
+    return Published(
+        now_ns=world.now_ns,
+        mode=world.mode,
+        events=state.events,
+        decisions=len(state.decisions) and state.decisions[-1]["number"] + 1,
+        decision=state.decisions[-1] if state.decisions else None,
+        plan=plan_to_json(world.orders.in_force),
+        virtual=world.orders.virtual,
+        order=None
+        if waiting is None
+        else {"number": waiting.number, "plan": plan_to_json(waiting.plan), "reason": waiting.reason},
+        obstacle=world.obstacle,
+        tokens=world.tokens,
+    )

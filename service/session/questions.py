@@ -121,29 +121,43 @@ def admission(session: Session, now: Moment, asked: AdmissionQuestion) -> Json:
     Raises:
         UsageError: an unknown model, settings that do not fit, or a plan that is none for this job.
     """
-    scenario, settings, view = session.setup.scenario, asked.settings, _altered(now.view, {}, asked.gpus)
+    view = _altered(now.view, {}, asked.gpus)
+    estimator = estimator_of(session, asked.model, asked.settings)
+    beside = free_beside(view)
+    at_once = best_of(estimator, view, beside)
+    alone = best_of(estimator, view, list(view.free_gpus))
+    wait_s = None if asked.left is None else seconds_left(session, view, asked.left)
+    return {
+        "model": asked.model,
+        "free_gpus": by_domain(session, beside),
+        "starts_in_s": 0.0 if at_once else wait_s if alone else None,
+        "given_iteration_s": None if asked.plan is None else _given_s(estimator, view, asked.plan),
+        "reason": _why_wait(at_once is not None, alone is not None, wait_s),
+        "now": None if at_once is None else job_figures(session, *at_once, asked.tokens),
+        "alone": None if alone is None else job_figures(session, *alone, asked.tokens),
+    }
+
+
+def estimator_of(session: Session, model: str, settings: Json) -> Estimator:
+    """Returns the estimator of another job on this cluster.
+
+    Raises:
+        UsageError: an unknown model, or settings that do not fit.
+    """
+    scenario = session.setup.scenario
     try:
         own = JobSettings.model_validate_json(_merged(scenario.job, settings))
     except ValueError as error:
         raise UsageError(f"job: {error}") from error
-    spec = cluster_and_jobs.job(scenario, asked.model, own)
-    estimator = session.setup.estimator(spec)
+    return session.setup.estimator(cluster_and_jobs.job(scenario, model, own))
+
+
+def free_beside(view: View) -> list[int]:
+    """Returns the GPUs of each domain that the present job does not hold."""
     held = [0] * len(view.free_gpus)
     for share in () if view.plan is None else view.plan.shares:
         held[share.domain] = len(share.gpus)
-    beside = [max(0, free - used) for free, used in zip(view.free_gpus, held, strict=True)]
-    at_once = _best(estimator, view, beside)
-    alone = _best(estimator, view, list(view.free_gpus))
-    wait_s = None if asked.left is None else _seconds_left(session, view, asked.left)
-    return {
-        "model": asked.model,
-        "free_gpus": _by_name(session, beside),
-        "starts_in_s": 0.0 if at_once else wait_s if alone else None,
-        "given_iteration_s": None if asked.plan is None else _given_s(estimator, view, asked.plan),
-        "reason": _why_wait(at_once is not None, alone is not None, wait_s),
-        "now": None if at_once is None else _figures(session, *at_once, asked.tokens),
-        "alone": None if alone is None else _figures(session, *alone, asked.tokens),
-    }
+    return [max(0, free - used) for free, used in zip(view.free_gpus, held, strict=True)]
 
 
 def _given_s(estimator: Estimator, view: View, value: Json) -> float | None:
@@ -172,7 +186,8 @@ def _why_wait(now: bool, alone: bool, wait_s: float | None) -> str:
     return "it fits only when the present job has ended"
 
 
-def _best(estimator: Estimator, view: View, free: list[int]) -> tuple[Any, IterationEstimate, int] | None:
+def best_of(estimator: Estimator, view: View, free: list[int]) -> tuple[Any, IterationEstimate, int] | None:
+    """Returns the best plan on the free GPUs, its iteration and its tokens; None: none fits."""
     found = best_plans(estimator, view.forecast.links(), free_gpus=free, slowdown=view.slowdown, top=1)
     if not found:
         return None
@@ -180,7 +195,10 @@ def _best(estimator: Estimator, view: View, free: list[int]) -> tuple[Any, Itera
     return plan, estimator.iteration(plan, view.forecast.links(), view.slowdown), estimator.tokens(plan)
 
 
-def _figures(session: Session, plan: Any, estimate: IterationEstimate, each: int, tokens: int | None) -> Json:
+def job_figures(
+    session: Session, plan: Any, estimate: IterationEstimate, each: int, tokens: int | None
+) -> Json:
+    """Returns speed, egress and price of a plan, and of `tokens` with it."""
     rate = each / estimate.iter_s
     iterations = None if tokens is None else -(-tokens // each)
     total = (
@@ -208,7 +226,8 @@ def _figures(session: Session, plan: Any, estimate: IterationEstimate, each: int
     }
 
 
-def _seconds_left(session: Session, view: View, left: int) -> float:
+def seconds_left(session: Session, view: View, left: int) -> float:
+    """Returns the seconds in which the present job trains `left` tokens."""
     own = session.context.estimator
     if view.plan is None:
         return 0.0
@@ -216,5 +235,6 @@ def _seconds_left(session: Session, view: View, left: int) -> float:
     return left / own.tokens(view.plan) * estimate.iter_s
 
 
-def _by_name(session: Session, counts: list[int]) -> dict[str, int]:
+def by_domain(session: Session, counts: list[int]) -> dict[str, int]:
+    """Returns numbers of the domains by their names."""
     return {domain.name: n for domain, n in zip(session.setup.cluster.domains, counts, strict=True)}

@@ -27,19 +27,19 @@ from replay.log.events import Event
 from replay.log.run_log import RunReader, RunWriter
 from replay.run import observed, runner
 from replay.run.loop import play
-from replay.store import checkpoint_registry, run_index, world_reconstruction
-from replay.store.decision_codec import plan_to_json
+from replay.store import checkpoint_registry, run_index
 from replay.store.event_sinks import LogSink, Watched
-from replay.store.run_header import Header, code_version, from_payload
+from replay.store.run_header import Header
+from service.session import resumption
 from service.session.account_book import AccountBook
 from service.session.clock import LiveClock
 from service.session.inbox import Closed, Inbox, Request, StoppedError
 from service.session.intake import Intake
-from service.session.live_state import LiveState, Published
+from service.session.live_state import LiveState, Published, published
 from service.session.observation import Batch, ItemReader
 from twin.core.facts import Fact
 from twin.scenario import prepare as scenarios
-from twin.scenario.prepare import PreparedScenario, Scenario
+from twin.scenario.prepare import Scenario
 from twin.world.observed_world import ObservedWorld
 
 Json = dict[str, Any]
@@ -75,8 +75,7 @@ class Session:
             raise UsageError(f"{scenario.name} has several jobs; a service takes a scenario with one")
         live = {"origin_epoch_ns": time.time_ns(), "order_s": settings.order_s}
         header = Header(setup.header(), settings.policy, "kernel", digest, True, live=live, made_by="service")
-        self.notes: list[str] = []
-        self.run_id, self.header, self.setup = self._found(header, setup)
+        self.run_id, self.header, self.setup, self.notes = resumption.found(store, header, setup)
         self.reader = ItemReader(self.setup.estimator())
         self.published = Published()
         self.problem = ""
@@ -283,44 +282,8 @@ class Session:
             return
         self._sink.flush()
         self.problem = ""
-        waiting = world.orders.waiting
-        self.published = Published(
-            now_ns=world.now_ns,
-            mode=world.mode,
-            events=state.events,
-            decisions=len(state.decisions) and state.decisions[-1]["number"] + 1,
-            decision=state.decisions[-1] if state.decisions else None,
-            plan=plan_to_json(world.orders.in_force),
-            virtual=world.orders.virtual,
-            order=None
-            if waiting is None
-            else {"number": waiting.number, "plan": plan_to_json(waiting.plan), "reason": waiting.reason},
-            obstacle=world.obstacle,
-            tokens=world.tokens,
-        )
+        self.published = published(state, world)
         self._began.set()
         fresh, state.fresh = state.fresh, []
         for listener in tuple(self.listeners) if fresh else ():
             listener(fresh)
-
-    # -- which run
-
-    def _found(self, header: Header, setup: PreparedScenario) -> tuple[str, Header, PreparedScenario]:
-        """Returns the unfinished run of this configuration that can be gone on with, or a new one."""
-        scenario = setup.scenario.name
-        known = run_index.same_config(self.store, scenario, header.policy, header.seed, header.config_digest)
-        for run in reversed(known):
-            reader = RunReader(run_index.folder(self.store, run))
-            if not reader.manifests() or reader.finished:
-                continue
-            stored = from_payload(reader.header())
-            why = "the code has changed" if dict(stored.code) != code_version() else ""
-            then = setup if why else world_reconstruction.prepare(self.store, stored)
-            if not why and world_reconstruction.changed(then, stored):
-                why = "the measurements have changed"
-            if not why:
-                return run, stored, then
-            self.notes.append(f"{run} is left as it is: {why} since; a new run begins")
-            break
-        run = run_index.new_id(self.store, scenario, header.policy, header.seed, header.config_digest)
-        return run, header, setup

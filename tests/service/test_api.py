@@ -89,6 +89,28 @@ def test_admission_says_when_and_how_fast(client: TestClient) -> None:
     assert too_large["starts_in_s"] is None and too_large["reason"].startswith("no plan fits")
 
 
+def test_a_queue_says_where_and_when_each_job_starts_or_why_not(client: TestClient) -> None:
+    small = {"model": "gpt2-1.5b", "job": {"global_batch": 8}, "tokens": 10**6}
+    jobs = [small, {"model": "gpt3-175b"}, small, {**small, "tokens": None}, small]
+    asked = {"jobs": jobs, "present_job_tokens_left": 10**5}
+    found = client.post("/v1/queue", json=asked).json()["jobs"]
+    assert found[1]["starts_in_s"] is None and found[1]["reason"].startswith("no plan fits")
+    started = [found[0], found[2], found[3]]
+    alive = {domain["name"]: domain["alive"] for domain in client.get("/v1/state").json()["domains"]}
+    starts = [job["starts_in_s"] for job in started]
+    assert starts == sorted(starts)
+    for job in started:
+        beside = [one for one in started if one["starts_in_s"] <= job["starts_in_s"]
+                  and (one["ends_in_s"] is None or one["ends_in_s"] > job["starts_in_s"])]  # fmt: skip
+        assert all(sum(one["gpus"][name] for one in beside) <= alive[name] for name in alive)
+    for job in started[:2]:
+        assert job["ends_in_s"] == pytest.approx(job["starts_in_s"] + job["plan"]["whole"]["seconds"])
+    assert started[2]["ends_in_s"] is None  # nobody said how much it trains
+    assert found[4]["starts_in_s"] is None or found[4]["starts_in_s"] >= starts[-1]
+    alone = client.post("/v1/queue", json={"jobs": [small]}).json()["jobs"][0]
+    assert alone["reason"] == "it fits now" or "the present job, whose end nobody said" in alone["reason"]
+
+
 def test_the_hook_gets_the_order_and_answers_it(client: TestClient) -> None:
     assert client.get("/v1/order", params={"job": ""}).json() == {"order": None}
     promoted = client.post("/v1/mode", json={"mode": "active", "reason": "trial"}).json()

@@ -1,6 +1,7 @@
 """A client of a decision service that remembers every answer, and what the log must hold of them."""
 
 import random
+import time
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -41,9 +42,13 @@ class RememberingClient:
         with httpx.Client(base_url=address, timeout=60) as http:
             while True:
                 try:
-                    made = http.post("/v1/decide").raise_for_status().json()
+                    answer = http.post("/v1/decide")
                 except httpx.TransportError:
                     return
+                if answer.status_code == 429:
+                    time.sleep(0.1)
+                    continue
+                made = answer.raise_for_status().json()
                 decision = made["decision"]
                 same = self.decisions.setdefault(decision["number"], decision)
                 assert same["seq"] == decision["seq"] and same["at"] == decision["at"]
@@ -59,7 +64,11 @@ class RememberingClient:
     @staticmethod
     def sent(http: httpx.Client, key: str, items: list[Any]) -> dict[str, Any]:
         """The answer to one batch."""
-        answer = http.post("/v1/observations", json=items, headers={"Idempotency-Key": key})
+        head = {"Idempotency-Key": key}
+        answer = http.post("/v1/observations", json=items, headers=head)
+        while answer.status_code == 429:  # more than 200 requests a second
+            time.sleep(0.5)
+            answer = http.post("/v1/observations", json=items, headers=head)
         found: dict[str, Any] = answer.raise_for_status().json()
         return found
 

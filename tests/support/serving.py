@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from service.session import resumption
 from service.session import session as sessions
 from service.session.session import Session, SessionSettings
 from tests.support.worlds import toy_setup
@@ -43,7 +44,7 @@ def without_lake(monkeypatch: pytest.MonkeyPatch) -> PreparedScenario:
     """The toy world, which all that prepare a scenario get from now on."""
     setup = toy_setup()
     monkeypatch.setattr(sessions.scenarios, "prepare", lambda *_, **__: setup)
-    monkeypatch.setattr(sessions.world_reconstruction, "prepare", lambda *_, **__: setup)
+    monkeypatch.setattr(resumption.world_reconstruction, "prepare", lambda *_, **__: setup)
     return setup
 
 

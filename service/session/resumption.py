@@ -1,0 +1,40 @@
+"""The run that a service goes on with: the unfinished one of its configuration, or a new one."""
+
+from pathlib import Path
+from typing import NamedTuple
+
+from replay.log.run_log import RunReader
+from replay.store import run_index, world_reconstruction
+from replay.store.run_header import Header, code_version, from_payload
+from twin.scenario.prepare import PreparedScenario
+
+
+class FoundRun(NamedTuple):
+    """A run, its header and world as they were when it began, and what is to be said about others."""
+
+    run_id: str
+    header: Header
+    setup: PreparedScenario
+    notes: tuple[str, ...]
+
+
+def found(store: Path, header: Header, setup: PreparedScenario) -> FoundRun:
+    """Returns the unfinished run of this configuration that can be gone on with, or a new one."""
+    scenario, notes = setup.scenario.name, tuple[str, ...]()
+    for run in reversed(
+        run_index.same_config(store, scenario, header.policy, header.seed, header.config_digest)
+    ):
+        reader = RunReader(run_index.folder(store, run))
+        if not reader.manifests() or reader.finished:
+            continue
+        stored = from_payload(reader.header())
+        why = "the code has changed" if dict(stored.code) != code_version() else ""
+        then = setup if why else world_reconstruction.prepare(store, stored)
+        if not why and world_reconstruction.changed(then, stored):
+            why = "the measurements have changed"
+        if not why:
+            return FoundRun(run, stored, then, ())
+        notes = (f"{run} is left as it is: {why} since; a new run begins",)
+        break
+    new = run_index.new_id(store, scenario, header.policy, header.seed, header.config_digest)
+    return FoundRun(new, header, setup, notes)
