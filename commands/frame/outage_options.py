@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from commands.output import PATH
 from ingest.core.errors import UsageError
 
 if TYPE_CHECKING:  # a command loads only what it needs
@@ -14,7 +13,7 @@ if TYPE_CHECKING:  # a command loads only what it needs
 
 _OPTIONS = (
     click.option(
-        "--outages", type=PATH, metavar="FILE",
+        "--outages", type=click.Path(path_type=Path), metavar="FILE",
         help="With --nodes: a CSV file of faults and drains of nodes: node,down_s,up_s,kind.",
     ),
     click.option(
