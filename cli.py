@@ -31,7 +31,7 @@ COMMANDS = {
     "plan": ("planning", "Answer which plan, how fast and how much, from the recorded links."),
     "export": (
         "planning",
-        "Write a plan as files of a training framework, a scheduler or a simulator.",
+        "Write a plan as files of a training framework, a scheduler or a simulator; or a run for a tracker.",
     ),
     "queue": ("queueing", "Compare schedulers on the jobs of LOG, any job log that the readers know."),
     "lab": ("emulating", "Train a small job over an emulated network and compare it with its prediction."),
