@@ -10,8 +10,8 @@ TORCH := $(if $(TORCH_INDEX),--no-deps --index-url $(TORCH_INDEX)) torch
 
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
-	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt $(TORCH)
-	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
+	$(BIN)/pip install --quiet --no-compile --disable-pip-version-check --constraint constraints.txt $(TORCH)
+	$(BIN)/pip install --quiet --no-compile --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
 	touch $(READY)
 
 # Measured links: tri-7b takes wanify-aws8, fetched or from the mirror beside the repository; quad-70b takes
@@ -113,7 +113,7 @@ release: $(READY)
 	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[release]'
 	$(BIN)/python -m build --no-isolation --outdir dist
 	$(PYTHON) -m venv dist/.venv
-	dist/.venv/bin/pip install --quiet --disable-pip-version-check --constraint constraints.txt $(TORCH)
+	dist/.venv/bin/pip install --quiet --no-compile --disable-pip-version-check --constraint constraints.txt $(TORCH)
 	dist/.venv/bin/pip install --quiet --disable-pip-version-check --constraint constraints.txt dist/*.whl
 	$(BIN)/cyclonedx-py environment --pyproject pyproject.toml --output-reproducible -o dist/twin.cdx.json dist/.venv/bin/python
 	rm -rf dist/.venv

@@ -8,9 +8,10 @@ import logging
 from collections.abc import Mapping
 from itertools import islice
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 from ingest.core import extras
+from ingest.core.errors import StorageError
+from ingest.core.scratch import Scratch
 from replay.tracking.tracked_run import TrackedRun
 
 DATABASE = "mlflow.db"
@@ -30,7 +31,7 @@ class MlflowStore:
         """Returns the database, with this run alone.
 
         Raises:
-            UsageError: the extra is not installed.
+            UsageError: the extra is not installed. StorageError: there is no place for temporary files.
         """
         try:
             import alembic  # noqa: F401 - the store needs it and MLflow imports it late
@@ -41,8 +42,12 @@ class MlflowStore:
             raise extras.missing(self.extra, "a store of MLflow") from error
         for chatty in ("mlflow", "alembic"):
             logging.getLogger(chatty).setLevel(logging.WARNING)
-        with TemporaryDirectory() as place:
-            path = Path(place) / DATABASE
+        with Scratch() as place:
+            if place.path is None:
+                raise StorageError(
+                    "no folder for temporary files can be written, in which MLflow would write"
+                )
+            path = place.path / DATABASE
             client = MlflowClient(tracking_uri=f"sqlite:///{path}")
             artifacts = (folder / "artifacts").absolute().as_uri()
             experiment = client.create_experiment(run.project, artifact_location=artifacts)

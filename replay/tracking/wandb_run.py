@@ -7,10 +7,10 @@ import os
 from collections import defaultdict
 from collections.abc import Mapping
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 from ingest.core import extras
 from ingest.core.errors import StorageError
+from ingest.core.scratch import Scratch
 from replay.tracking.tracked_run import TrackedRun
 
 LONGEST_TAG = 64
@@ -31,7 +31,8 @@ class WandbRun:
         """Returns the record file of the run, in a folder that `wandb sync` takes.
 
         Raises:
-            UsageError: the extra is not installed. StorageError: `wandb` wrote no record file.
+            UsageError: the extra is not installed. StorageError: `wandb` wrote no record file, or there is
+            no place for temporary files.
         """
         os.environ["WANDB_SILENT"] = "true"
         try:
@@ -43,16 +44,18 @@ class WandbRun:
             silent=True,
         )  # fmt: skip
         tags = [f"{name}={value}"[:LONGEST_TAG] for name, value in run.tags.items() if value]
-        with TemporaryDirectory() as place:
+        with Scratch() as place:
+            if place.path is None:
+                raise StorageError("no folder for temporary files can be written, in which wandb would write")
             made = wandb.init(
-                mode="offline", dir=place, project=run.project, id=run.run_id, name=run.run_id,
+                mode="offline", dir=str(place.path), project=run.project, id=run.run_id, name=run.run_id,
                 config=dict(run.parameters), tags=tags, settings=quiet,
             )  # fmt: skip
             for number, values in enumerate(_rows(run)):
                 made.log(values, step=number)
             made.summary.update({f"total/{name}": value for name, value in run.figures.items()})
             made.finish()
-            found = list(Path(place).glob("wandb/offline-run-*/run-*.wandb"))
+            found = list(place.path.glob("wandb/offline-run-*/run-*.wandb"))
             if len(found) != 1:
                 raise StorageError(f"wandb wrote {len(found)} record files in place of one; see its own log")
             return {f"offline-run-{run.run_id}/{found[0].name}": found[0].read_bytes()}
