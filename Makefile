@@ -53,8 +53,11 @@ serve-demo: $(READY)
 	$(BIN)/twin --store .twin/serve ingest traces/synthetic-tri
 	$(BIN)/python examples/serve_demo.py --store .twin/serve
 
+# Kernels are compiled beside the first tests, which need none.
 test: $(READY)
-	$(BIN)/python -m pytest -n 2 --dist worksteal
+	$(BIN)/twin doctor --compile --quiet > .kernels.log 2>&1 & kernels=$$!; \
+	  $(BIN)/python -m pytest -n 2 --dist worksteal; tests=$$?; \
+	  wait $$kernels || { cat .kernels.log; exit 1; }; exit $$tests
 
 # Parts that need nothing of each other: `make --jobs 2 check`.
 check: style types imports docs
