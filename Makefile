@@ -53,11 +53,8 @@ serve-demo: $(READY)
 	$(BIN)/twin --store .twin/serve ingest traces/synthetic-tri
 	$(BIN)/python examples/serve_demo.py --store .twin/serve
 
-# Kernels are compiled beside the first tests, which need none.
 test: $(READY)
-	$(BIN)/twin doctor --compile --quiet > .kernels.log 2>&1 & kernels=$$!; \
-	  $(BIN)/python -m pytest -n 2 --dist worksteal; tests=$$?; \
-	  wait $$kernels || { cat .kernels.log; exit 1; }; exit $$tests
+	$(BIN)/python -m pytest -n 2 --dist worksteal
 
 # Parts that need nothing of each other: `make --jobs 2 check`.
 check: style types imports docs

@@ -25,15 +25,11 @@ if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Of each half of the tests those without kernels come first: two processes begin with a half each
-    (`--dist worksteal`), and meanwhile `make test` compiles kernels, which both then read from numba's cache.
+    """Tests without kernels come last: of two processes the second begins there (`--dist worksteal`), while
+    the first compiles what the second then reads from numba's cache.
     """
     tests = f"{REPOSITORY / 'tests'}/"
-    kinds: tuple[list[pytest.Item], list[pytest.Item]] = ([], [])
-    for item in items:
-        kinds[not str(item.path).removeprefix(tests).startswith(WITHOUT_KERNELS)].append(item)
-    first, second = ([one[: len(one) // 2], one[len(one) // 2 :]] for one in kinds)
-    items[:] = first[0] + second[0] + first[1] + second[1]
+    items.sort(key=lambda item: str(item.path).removeprefix(tests).startswith(WITHOUT_KERNELS))
 
 
 @pytest.fixture(scope="session")
