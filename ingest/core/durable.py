@@ -12,7 +12,7 @@ import hashlib
 import io
 import os
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import count
@@ -172,6 +172,22 @@ def replace(path: Path, data: bytes, *, disk: Disk = DISK) -> Stored:
             raise
         disk.fsync_directory(path.parent)
     return stored
+
+
+def replace_all(folder: Path, files: Mapping[str, bytes], *, force: bool, disk: Disk = DISK) -> None:
+    """Writes files of these names below a folder, with `force` in place of older ones.
+
+    Raises:
+        ExistsError: one of them is there, without `force`; nothing was written. StorageError: the disk
+        refused.
+    """
+    there = [name for name in files if (folder / name).exists()]
+    if there and not force:
+        raise ExistsError(
+            f"{folder / there[0]}: is there already; give another --out, or --force to replace it"
+        )
+    for name, data in files.items():
+        replace(folder / name, data, disk=disk)
 
 
 def make_directory(path: Path, *, disk: Disk = DISK) -> None:

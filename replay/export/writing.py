@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 from ingest.core import durable
-from ingest.core.errors import ExistsError
 from replay.export.contract import ExportTarget, Fitted, cost, fitted
 from replay.export.planned_job import PlannedJob
 from replay.export.readme import readme
@@ -54,13 +53,7 @@ class Export:
             ExistsError: one of them is there, without `force`; nothing was written. StorageError: the disk
             refused.
         """
-        there = [name for name in self.files if (self.folder / name).exists()]
-        if there and not force:
-            raise ExistsError(
-                f"{self.folder / there[0]}: is there already; give another --out, or --force to replace it"
-            )
-        for name, data in self.files.items():
-            durable.replace(self.folder / name, data)
+        durable.replace_all(self.folder, self.files, force=force)
 
 
 def export(target: ExportTarget, job: PlannedJob, folder: Path, *, nearest: bool) -> Export:

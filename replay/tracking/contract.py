@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from ingest.core import durable
-from ingest.core.errors import ExistsError
 from replay.tracking.tracked_run import TrackedRun
 
 
@@ -55,13 +54,7 @@ class TrackedFiles:
             ExistsError: one of them is there, without `force`; nothing was written. StorageError: the disk
             refused.
         """
-        there = [name for name in self.files if (self.folder / name).exists()]
-        if there and not force:
-            raise ExistsError(
-                f"{self.folder / there[0]}: is there already; give another --out, or --force to replace it"
-            )
-        for name, data in self.files.items():
-            durable.replace(self.folder / name, data)
+        durable.replace_all(self.folder, self.files, force=force)
 
 
 def track(tracker: Tracker, run: TrackedRun, folder: Path) -> TrackedFiles:

@@ -3,7 +3,6 @@
 `wandb` writes it in a process of its own, without a network; `wandb sync` sends it when somebody wants that.
 """
 
-import os
 from collections import defaultdict
 from collections.abc import Mapping
 from pathlib import Path
@@ -34,7 +33,6 @@ class WandbRun:
             UsageError: the extra is not installed. StorageError: `wandb` wrote no record file, or there is
             no place for temporary files.
         """
-        os.environ["WANDB_SILENT"] = "true"
         try:
             import wandb
         except ImportError as error:
