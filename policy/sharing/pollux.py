@@ -20,6 +20,7 @@ likewise). Without goodput the speeds are those of curves, and a rigid job has i
 that no one model can hold comes first, on whole nodes of several.
 """
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -37,29 +38,38 @@ SEED = 27
 
 
 @dataclass
-class PolluxSearch:
-    """Allocations of the last interval (100, jobs, nodes) with the jobs of their rows, and the most GPUs that
-    each of all jobs has had."""
+class GoodputRounds(ABC):
+    """Rounds of a minute, how many there were, and the most GPUs that each of all jobs has had."""
 
-    population: Int = field(default_factory=lambda: np.zeros((0, 0, 0), np.int64))
-    jobs: Int = field(default_factory=lambda: np.zeros(0, np.int64))
     had: Int = field(default_factory=lambda: np.zeros(0, np.int64))
     next_ns: int = 0
     rounds: int = 0
 
     def decide(self, view: SharingView) -> Allocation:
-        """Returns what jobs hold, at the end of an interval what they shall hold."""
+        """Returns what jobs hold, at the begin of a round what they shall hold."""
         parts = Parts.of_view(view)
         if not len(self.had):
             self.had = np.zeros(len(view.facts.asked), np.int64)
         if view.now_ns >= self.next_ns and len(view):
             self.next_ns = view.now_ns + INTERVAL_NS
             self.rounds += 1
-            parts = self._optimised(view, parts)
+            parts = self.optimised(view, parts)
             self.had[view.job] = np.maximum(self.had[view.job], parts.given.sum(axis=1))
         return parts.allocation(self.next_ns if len(view) and self.next_ns > view.now_ns else None)
 
-    def _optimised(self, view: SharingView, parts: Parts) -> Parts:
+    @abstractmethod
+    def optimised(self, view: SharingView, parts: Parts) -> Parts:
+        """Returns the best allocation found."""
+
+
+@dataclass
+class PolluxSearch(GoodputRounds):
+    """Allocations of the last interval (100, jobs, nodes) with the jobs of their rows."""
+
+    population: Int = field(default_factory=lambda: np.zeros((0, 0, 0), np.int64))
+    jobs: Int = field(default_factory=lambda: np.zeros(0, np.int64))
+
+    def optimised(self, view: SharingView, parts: Parts) -> Parts:
         """Returns the best allocation found."""
         table = speed_table(view)
         least = table.least()

@@ -26,13 +26,11 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ingest.core.units import NS_PER_S
-from policy.sharing.pollux import penalties
+from policy.sharing.pollux import GoodputRounds, penalties
 from twin.queue.jobs import Float, Int
 from twin.sharing.speed_table import Parts, SpeedTable, speed_table, with_spanning
-from twin.sharing.view import Allocation, SharingView
+from twin.sharing.view import SharingView
 
-ROUND_NS = 60 * NS_PER_S
 POWER, WAITING_COST = -0.5, 1.1
 LEAST_WORTH = 1e-4
 GAP = 1e-4
@@ -50,25 +48,10 @@ class Configuration(NamedTuple):
     speed: float
 
 
-@dataclass
-class SiaRounds:
-    """Most GPUs that each of all jobs has had, and when the next round begins."""
+class SiaRounds(GoodputRounds):
+    """Configurations by an integer program each round."""
 
-    had: Int = field(default_factory=lambda: np.zeros(0, np.int64))
-    next_ns: int = 0
-
-    def decide(self, view: SharingView) -> Allocation:
-        """Returns what jobs hold, at the begin of a round what they shall hold."""
-        parts = Parts.of_view(view)
-        if not len(self.had):
-            self.had = np.zeros(len(view.facts.asked), np.int64)
-        if view.now_ns >= self.next_ns and len(view):
-            self.next_ns = view.now_ns + ROUND_NS
-            parts = self._round(view, parts)
-            self.had[view.job] = np.maximum(self.had[view.job], parts.given.sum(axis=1))
-        return parts.allocation(self.next_ns if len(view) and self.next_ns > view.now_ns else None)
-
-    def _round(self, view: SharingView, parts: Parts) -> Parts:
+    def optimised(self, view: SharingView, parts: Parts) -> Parts:
         """Returns the configurations of this round, placed."""
         table = speed_table(view)
         least = table.least()

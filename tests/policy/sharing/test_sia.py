@@ -7,10 +7,10 @@ from itertools import product
 import numpy as np
 import pytest
 
+from policy.sharing.pollux import INTERVAL_NS
 from policy.sharing.sia import (
     LEAST_WORTH,
     POWER,
-    ROUND_NS,
     WAITING_COST,
     Configuration,
     SiaRounds,
@@ -104,6 +104,6 @@ def test_one_job_doubles_and_goes_to_the_faster_model() -> None:
 def test_rounds_and_restarts_are_as_the_rules_say() -> None:
     done = played(SiaRounds(), 6, STEADY, models=(0, 1))
     time, kind, _, gpus, *_ = done.events.T
-    assert (time[kind != END] % ROUND_NS == 0).all()
+    assert (time[kind != END] % INTERVAL_NS == 0).all()
     changed = np.isin(kind, (RESUME, RESIZE, MOVE))
     assert changed.any() and done.states.lost.sum() == (gpus[changed] * 10 * 10**9).sum()
