@@ -15,6 +15,7 @@ import numpy as np
 
 from benchmarks.queue.page_command import write_or_print
 from benchmarks.queue.published import table
+from benchmarks.queue.sharing import ratio
 from ingest.readers.clusters.profiled_runs import RunProfiles
 from policy.sharing.registry import RECIPES
 from replay.queueing import goodput_jobs
@@ -48,7 +49,6 @@ RUNS = (
     ("sia", True),
 )  # fmt: skip
 """Schedulers, and whether jobs tune their batch; the first is the base of the ratios."""
-DRAWS, BLOCKS = 2_000, 20
 T_95 = 4.303
 """Two degrees of freedom."""
 
@@ -110,7 +110,7 @@ def rows(paths: list[Path], profiles: Path, nodes: str) -> Iterator[tuple[str, .
         yield (
             name + (", batch tuned" if tuned and not RECIPES[name].tunes else ""),
             *_figures(each),
-            *(_ratio(one.jct_s, other.jct_s) for one, other in zip(each, base, strict=True)),
+            *(ratio(one.jct_s, other.jct_s) for one, other in zip(each, base, strict=True)),
             *([_over_lists(ratios)] * (len(ratios) > 1)),
         )
 
@@ -128,15 +128,6 @@ def _figures(each: list[Played]) -> tuple[str, ...]:
         f"{mean('makespan_s', 3600):.1f}", f"{100 * mean('utilisation', 1):.0f}", f"{changes / jobs:.2f}",
         f"{mean('lost_gpu_h', 1):,.0f}",
     )  # fmt: skip
-
-
-def _ratio(jct: Float, base: Float) -> str:
-    """Mean JCT over that of the base, with the interval of a block bootstrap."""
-    sums = [[part.sum() for part in np.array_split(one, BLOCKS)] for one in (jct, base)]
-    chosen = np.random.default_rng(1).integers(0, BLOCKS, (DRAWS, BLOCKS))
-    ratios = np.array(sums[0])[chosen].sum(axis=1) / np.array(sums[1])[chosen].sum(axis=1)
-    low, high = np.percentile(ratios, (2.5, 97.5))
-    return f"{jct.mean() / base.mean():.2f} [{low:.2f}, {high:.2f}]"
 
 
 def _over_lists(ratios: list[float]) -> str:

@@ -140,7 +140,7 @@ def all_on_muri(shared: Path) -> str:
             done = played(world, name)
             jct = _jcts(done)
             base = jct if base is None else base
-            rows.append((trace, name, *_figures(sharing_figures(done)), _ratio(jct, base)))
+            rows.append((trace, name, *_figures(sharing_figures(done)), ratio(jct, base)))
     heads = (
         "list", "scheduler", "mean JCT, h", "p95, h", "makespan, h", "utilisation, %", "preemptions",
         "most of a job", "lost GPU-h", "mean JCT over easy's [95 %]",
@@ -165,7 +165,7 @@ def _figures(one: SharingFigures) -> tuple[str, ...]:
     )  # fmt: skip
 
 
-def _ratio(jct: Float, base: Float) -> str:
+def ratio(jct: Float, base: Float) -> str:
     """Mean JCT over that of the base, with the interval of a block bootstrap."""
     sums = [[part.sum() for part in np.array_split(one, BLOCKS)] for one in (jct, base)]
     chosen = np.random.default_rng(1).integers(0, BLOCKS, (DRAWS, BLOCKS))

@@ -101,18 +101,17 @@ def store_at(folder: str) -> Path:
     return Path(folder)
 
 
-def batch(chance: random.Random, offset_s: float = 0.0) -> list[dict[str, Any]]:
-    """A sample of every link, now or at another time."""
-    now = time.time_ns() + int(offset_s * 1e9)
-    return links(chance.uniform(LOWEST, HIGHEST), at_ns=now, names=NAMES)
+def batch(chance: random.Random) -> list[dict[str, Any]]:
+    """A sample of every link, now."""
+    return links(chance.uniform(LOWEST, HIGHEST), names=NAMES)
 
 
-def pushed_ms(http: httpx.Client, count: int, offset_s: float = 0.0) -> list[float]:
+def pushed_ms(http: httpx.Client, count: int) -> list[float]:
     """Milliseconds of each of `count` batches, every one of which is taken in full."""
     chance, found = random.Random(7), []
     for _ in range(count):
         began = time.perf_counter()
-        answer = http.post(BATCH, json=batch(chance, offset_s)).raise_for_status().json()
+        answer = http.post(BATCH, json=batch(chance)).raise_for_status().json()
         found.append(1e3 * (time.perf_counter() - began))
         time.sleep(0.01)  # 200 requests a second are allowed
         assert answer["accepted"] == len(NAMES) * (len(NAMES) - 1), answer
@@ -133,18 +132,13 @@ def kills(count: int) -> Seen:
             began = time.monotonic()
             with served(store) as (process, url):
                 resumed.append(time.monotonic() - began)
-                work = [threading.Thread(target=client.push, args=(url, f"{kill}-{n}")) for n in range(2)]
-                work.append(threading.Thread(target=client.decide, args=(url,)))
-                for one in work:
-                    one.start()
-                before, end = len(client.batches), time.monotonic() + 60
-                while len(client.batches) == before and time.monotonic() < end:
-                    time.sleep(0.01)
-                time.sleep(chance.uniform(0, 0.5))
-                process.kill()
-                process.wait()
-                for one in work:
-                    one.join()
+
+                def killed(process: "subprocess.Popen[str]" = process) -> None:
+                    time.sleep(chance.uniform(0, 0.5))
+                    process.kill()
+                    process.wait()
+
+                client.load(url, str(kill), after=killed)
             if kill % 10 == 9:
                 print(f"{kill + 1} kills, {len(client.batches):,} batches", file=sys.stderr, flush=True)
         with served(store) as (_, url):

@@ -1,8 +1,8 @@
 """kill -9 of a service under load: a client that remembers finds all that was acknowledged, nothing twice."""
 
 import random
-import threading
 import time
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 
 import pytest
@@ -22,17 +22,13 @@ def test_nothing_acknowledged_is_lost_and_nothing_is_decided_twice(
     client, chance = RememberingClient(), random.Random(5)
     for kill in range(KILLS):
         process, address = service(tmp_path)
-        threads = [threading.Thread(target=client.push, args=(address, f"{kill}-{n}")) for n in range(2)]
-        threads.append(threading.Thread(target=client.decide, args=(address,)))
-        for thread in threads:
-            thread.start()
-        before, end = len(client.batches), time.monotonic() + 60
-        while len(client.batches) == before and time.monotonic() < end:
-            time.sleep(0.01)
-        time.sleep(chance.uniform(0, LONGEST_S))
-        process.kill()
-        for thread in [*threads, process]:
-            thread.join()
+
+        def killed(process: BaseProcess = process) -> None:
+            time.sleep(chance.uniform(0, LONGEST_S))
+            process.kill()
+
+        client.load(address, str(kill), after=killed)
+        process.join()
     tally("service kills", KILLS)
     process, address = service(tmp_path)
     assert client.batches and client.decisions

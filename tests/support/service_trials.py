@@ -1,7 +1,9 @@
 """A client of a decision service that remembers every answer, and what the log must hold of them."""
 
 import random
+import threading
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -52,6 +54,21 @@ class RememberingClient:
                 decision = made["decision"]
                 same = self.decisions.setdefault(decision["number"], decision)
                 assert same["seq"] == decision["seq"] and same["at"] == decision["at"]
+
+    def load(self, address: str, name: str, *, after: Callable[[], object]) -> None:
+        """Pushes with two threads and asks for decisions with one; calls `after` once a batch more is
+        acknowledged, which has to end the service.
+        """
+        work = [threading.Thread(target=self.push, args=(address, f"{name}-{n}")) for n in range(2)]
+        work.append(threading.Thread(target=self.decide, args=(address,)))
+        for one in work:
+            one.start()
+        before, end = len(self.batches), time.monotonic() + 60
+        while len(self.batches) == before and time.monotonic() < end:
+            time.sleep(0.01)
+        after()
+        for one in work:
+            one.join()
 
     def send_again(self, address: str) -> None:
         """Sends every batch again: what was acknowledged is known, what was not is taken now."""
