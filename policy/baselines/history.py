@@ -1,8 +1,6 @@
 """`history`: the plan that would have done most over the past before the run, kept, its free knobs turned.
 
-All moments of the past count alike: it is the best plan of the record. (`mpc` weighs late ones more. For a
-plan that is kept that was 2.3 % better on the test window of tri-7b@wanify-aws8, 2.9 % worse on that of
-geant-70b, and the same on quad-70b and storm.)
+All moments of the past count alike: it is the best plan of the record. `mpc` weighs late ones more.
 
 It has no forecast and never migrates while its plan can run, so what a policy that looks ahead gains over it
 is what looking ahead is worth.
