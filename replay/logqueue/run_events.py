@@ -21,7 +21,7 @@ from ingest.parsing.reader import Reject
 from replay.log.run_log import RunWriter
 from replay.logqueue import logged_nodes, logged_power, logged_sites
 from replay.logqueue.logged_nodes import NODES
-from replay.logqueue.logged_power import NO_OWNER, POWER
+from replay.logqueue.logged_power import POWER
 from replay.logqueue.logged_sites import SITES
 from replay.store import run_index
 from replay.store.event_sinks import Sink
@@ -247,8 +247,8 @@ def _power(done: AnySchedule, header: Header, names: JobNames) -> Iterator[logge
     if stored is None:
         return iter(())
     assert isinstance(done, QueueSchedule), "power is kept of a pool"
-    owners = [names.user(number) or NO_OWNER for number in done.jobs.user.tolist()]
-    return logged_power.events(done, logged_power.from_json(stored), owners)
+    choices = logged_power.from_json(stored)
+    return logged_power.events(done, choices, logged_power.owners_of(choices.owner, done.jobs, names.user))
 
 
 def _failures(done: AnySchedule, names: JobNames, failed: FailedStarts) -> list[tuple[int, str, Json, str]]:
