@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from scipy import stats
 
 from benchmarks.queue.inputs import traces
@@ -31,7 +32,7 @@ from twin.queue.simulation import simulate
 TRAINED = ("KTH-SP2", "SDSC-SP2", "Lublin-256", "ITP 08")
 UNSEEN = ("ITP 02", "ITP 04")
 SEEDS, WINDOWS, SHARE = 5, 12, 0.6
-STEPS: dict[Method, int] = {"ppo": 25, "evolution": 40}
+STEPS: dict[Method, int] = {"ppo": 25, "evolution": 40, "dd-ppo": 25, "sla-morl": 25}
 ORDERS = ("fcfs", "sjf", "saf", "f1", "wfp3", "unicef", "hrrn", "las")
 AGED = "aged-sjf"
 
@@ -169,7 +170,20 @@ class Verdict:
         )  # fmt: skip
 
 
-NAMES = {"ppo": "Hi-PPO", "evolution": "Evolution strategy"}
+NAMES: dict[Method, str] = {
+    "ppo": "Hi-PPO", "evolution": "Evolution strategy", "dd-ppo": "DD-PPO", "sla-morl": "SLA-MORL"
+}  # fmt: skip
+ABOUT: dict[Method, str] = {
+    "ppo": "Rewards beside the heuristic's (`policy/hippo/queue/ppo.py`).",
+    "evolution": "The control, 67 weights, whole windows alone (`policy/hippo/queue/evolution.py`).",
+    "dd-ppo": "After Sgambati, Vakanski and Anderson (arXiv:2505.03946), from its abstract: six workers, the "
+    "mean of their\ngradients, late ones stopped early, rewards without a heuristic "
+    "(`policy/hippo/queue/dd_ppo.py`).",
+    "sla-morl": "After Mostafa, Mohan and Wang (arXiv:2508.03509), from its abstract, **an adaptation**: the "
+    "jobs of logs are\nrigid, so that it chooses jobs, not GPUs; two objectives, time and agreements kept, "
+    "whose weights follow\nviolations (`policy/hippo/queue/sla_morl.py`).",
+}
+"""What each method is, for its section."""
 Rows = list[dict[str, Any]]
 HEADS = (
     "trained on", "judged on", "best heuristic", "geometric mean slowdown", "least to most of seeds", "p95",
@@ -187,7 +201,7 @@ def verdicts(rows: Rows, method: str) -> dict[tuple[str, str], Verdict]:
     return {pair: Verdict.of(given) for pair, given in found.items()}
 
 
-def verdict_of(rows: Rows, method: str) -> str:
+def verdict_of(rows: Rows, method: Method) -> str:
     """Returns the verdict in a sentence."""
     found = verdicts(rows, method)
     own = [one for (trained, judged), one in found.items() if trained == judged]
@@ -214,6 +228,7 @@ def section(rows: Rows, known: dict[str, Judge], method: Method) -> str:
         for same in (True, False)
     ]
     return f"""## {NAMES[method]}
+{ABOUT[method]}
 Imitation, then {STEPS[method]} steps: {minutes.mean():.1f} minutes of a core a training
 ({minutes.min():.1f} to {minutes.max():.1f}, judging included). {kept} of {len(used)} trainings found nothing
 better on their validation part and kept the imitated order.
@@ -245,15 +260,15 @@ def page(rows: Rows, known: dict[str, Judge]) -> str:
     short = (
         "" if fewest == SEEDS else f" **{SEEDS} are asked for: the command makes those that are missing.**"
     )
+    verdicts_said = "\n\n".join(verdict_of(rows, method) for method in NAMES)
+    sections = "\n".join(section(rows, known, method) for method in NAMES)
     return f"""# A learned order of the queue, judged
 
 Written by `python -m benchmarks.queue.learned ../shared --kept learned.jsonl --page
 docs/measured/learned-queue.md`. The logs lie beside the repository;
 [Queues of jobs](../guides/queue.md#a-learned-order) says what is learned.
 
-{verdict_of(rows, "ppo")}
-
-{verdict_of(rows, "evolution")}
+{verdicts_said}
 
 An order that does not clear it is not the default: `-p learned` has to be said.
 
@@ -269,8 +284,7 @@ over {WINDOWS} paired windows of the later part, each the mean over seeds. `p95`
 wait` are those of the whole later part, mean over seeds. The bar: at least 5 % lower with the interval off 0
 on four logs, nowhere worse than 2 %, p95 and longest wait at most 5 % longer.
 
-{section(rows, known, "ppo")}
-{section(rows, known, "evolution")}
+{sections}
 ## The heuristics that trainings began at
 {imitated(rows, known)}
 """
@@ -283,6 +297,7 @@ def main() -> None:
     parser.add_argument("--page", type=Path, help="file to write [standard output]")
     parser.add_argument("--shown", action="store_true", help="train nothing more")
     said = parser.parse_args()
+    torch.set_num_threads(1)  # the cores are others' as well, and waiting threads would count as minutes
     known = judges(said.shared)
     text = page(measure(known, said.kept, 0 if said.shown else SEEDS), known)
     if said.page is None:

@@ -20,7 +20,7 @@ from twin.core.seeds import generator
 from twin.queue.jobs import Float, Int
 from twin.queue.recipe import JobScorer
 
-Method = Literal["ppo", "evolution"]
+Method = Literal["ppo", "evolution", "dd-ppo", "sla-morl"]
 PRACTISED = 0.75
 """Share of the jobs to practise on; the others choose among the networks."""
 EVERY = 5
@@ -109,17 +109,29 @@ def _learner(
 ) -> tuple[Learner, float]:  # fmt: skip
     """Returns a learner at the heuristic, or where a training ended, and the share of choices that agree."""
     from policy.hippo.queue import network
+    from policy.hippo.queue.dd_ppo import QueueDdPpo
     from policy.hippo.queue.evolution import Evolution
     from policy.hippo.queue.imitation import imitate
     from policy.hippo.queue.ppo import Ppo
+    from policy.hippo.queue.sla_morl import QueueSlaMorl
 
-    module = network.network(network.WIDTHS if method == "ppo" else network.SMALL_WIDTHS, seed)
+    module = network.network(network.SMALL_WIDTHS if method == "evolution" else network.WIDTHS, seed)
     if start is None:
         agreed = imitate(module, windows, heuristic, random)
     else:
         network.restore(module, start.scorer.weights)
         agreed = float(start.provenance.get("agreement", 1.0))
-    return Ppo(module, seed) if method == "ppo" else Evolution(network.scorer_of(module)), agreed
+    learner: Learner
+    match method:
+        case "ppo":
+            learner = Ppo(module, seed)
+        case "dd-ppo":
+            learner = QueueDdPpo(module, seed)
+        case "sla-morl":
+            learner = QueueSlaMorl(module, seed, windows)
+        case "evolution":
+            learner = Evolution(network.scorer_of(module))
+    return learner, agreed
 
 
 def _tails(parts: list[PoolPart], scorer: JobScorer) -> Tails:
