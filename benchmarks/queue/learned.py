@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 
 from benchmarks.queue.learned_judge import (
     AGED,
@@ -80,8 +79,8 @@ ABOUT: dict[Method, str] = {
     "mean of their\ngradients, late ones stopped early, rewards without a heuristic "
     "(`policy/hippo/queue/dd_ppo.py`).",
     "sla-morl": "After Mostafa, Mohan and Wang (arXiv:2508.03509), from its abstract, **an adaptation**: the "
-    "jobs of logs are\nrigid, so that it chooses jobs, not GPUs; two objectives, time and agreements kept, "
-    "whose weights follow\nviolations (`policy/hippo/queue/sla_morl.py`).",
+    "jobs of these logs\nare rigid, so that it chooses jobs, not GPUs; two objectives, time and agreements "
+    "kept, whose weights follow\nviolations (`policy/hippo/queue/sla_morl.py`).",
 }
 """What each method is, for its section."""
 Rows = list[dict[str, Any]]
@@ -210,7 +209,6 @@ def main() -> None:
     parser.add_argument("--only", action="append", choices=tuple(STEPS), help="train and judge these [all]")
     parser.add_argument("--shown", action="store_true", help="train nothing more")
     said = parser.parse_args()
-    torch.set_num_threads(1)  # the cores are others' as well, and waiting threads would count as minutes
     known = judges(said.shared)
     only = said.only or list(STEPS)
     told = {method: written(said.page, method) for method in STEPS if method not in only}

@@ -16,7 +16,7 @@ import numpy as np
 from ingest.core.progress import SILENT, Progress
 from policy.hippo.queue.rollout import QueueRollout, accrued
 from policy.hippo.queue.site_windows import SitePart, SitePrices, SiteWindow, site_log_slowdowns, site_windows
-from policy.hippo.queue.training import EVERY, PRACTISED, Tails
+from policy.hippo.queue.training import EVERY, PRACTISED, Tails, one_thread
 from policy.placement.sites import GREENEST, SITE_CHOICES
 from twin.core.seeds import generator
 from twin.queue.jobs import LATEST_NS, Float, Int
@@ -125,6 +125,7 @@ def site_gain(scorer: JobScorer, windows: list[SiteWindow]) -> float:
     )
 
 
+@one_thread()
 def train_sites(
     part: SitePart, method: SiteMethod = "ppo", *, seed: int = 0, minutes: float = 5.0,
     steps: int | None = None, begun: tuple[str, SiteChoice] | None = None, progress: Progress = SILENT,

@@ -5,8 +5,9 @@ Optimization" (arXiv:2508.03509), a re-implementation from its abstract, as `pol
 Kept: the weighted reward, weights that grow with the severity of each violation and are normalised to 1,
 targets from a run that was made before, an actor-critic begun at historical runs.
 
-It is an adaptation. There the nine actions add or remove GPUs and CPUs of one job; the jobs of a log are
-rigid, and no log says how fast they run on other counts, so the action here is the next job of the queue.
+It is an adaptation. There the nine actions add or remove GPUs and CPUs of one job (nodes of one job in the
+planner of that name); the jobs of these logs are rigid and no pool has CPUs of its own, so the action here is
+the next job of the queue.
 The cost of a rigid job, processor-seconds times a price, is the same in every order: that objective teaches
 nothing and is left out. Time is the log bounded slowdown. The agreement (SLA) is that no slowdown exceeds
 the 95th percentile under the heuristic on the windows of practice, a violation its log excess. Both targets

@@ -6,7 +6,8 @@ heuristic.
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
@@ -55,6 +56,21 @@ class Tails:
         return bool(self.p95 <= base.p95 + np.log(WORSE) and self.longest_s <= base.longest_s * WORSE + 1)
 
 
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Lets torch use one thread: networks so small gain nothing from more, and on a machine that is busy the
+    others' waiting costs ten times the time."""
+    import torch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+@one_thread()
 def train(
     parts: list[PoolPart], method: Method = "ppo", *, seed: int = 0, minutes: float = 5.0,
     steps: int | None = None, start: LearnedOrder | None = None, progress: Progress = SILENT,

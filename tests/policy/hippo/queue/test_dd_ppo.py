@@ -6,6 +6,7 @@ import torch
 
 from policy.hippo.queue import dd_ppo, network, ppo
 from policy.hippo.queue.rollout import QueueRollout, accruals, rollout
+from policy.hippo.queue.training import one_thread
 from policy.hippo.queue.windows import PoolPart, Window
 from policy.queue.registry import recipe
 from twin.core.seeds import generator
@@ -36,6 +37,7 @@ def test_a_worker_stops_when_enough_others_are_done(choices: list[int], stopped:
     assert dd_ppo.stopped_at(choices) == stopped
 
 
+@one_thread()
 def test_a_stopped_rollout_counts_on_the_critic_for_the_rest() -> None:
     # deltas 1 + 0.5 x 2 - 0 = 2 and 0 + 0.5 x 4 - 2 = 0
     found = ppo.advantages(np.array([1.0, 0.0]), np.array([0.0, 2.0]), gamma=0.5, lam=1.0, after=4.0)
@@ -52,6 +54,7 @@ def test_a_stopped_rollout_counts_on_the_critic_for_the_rest() -> None:
     assert float(whole.target[2]) == pytest.approx(3.0)
 
 
+@one_thread()
 def test_workers_share_the_mean_of_their_gradients(monkeypatch: pytest.MonkeyPatch) -> None:
     learner = dd_ppo.QueueDdPpo(network.network(network.WIDTHS, 0), 0)
     monkeypatch.setattr(dd_ppo, "MINIBATCHES", 1)
@@ -91,6 +94,7 @@ def test_its_reward_is_minus_the_own_accrual_and_knows_no_heuristic() -> None:
     assert own.reward.sum() < 0
 
 
+@one_thread()
 def test_a_step_changes_the_scorer_and_is_the_same_again() -> None:
     found = []
     for _ in range(2):

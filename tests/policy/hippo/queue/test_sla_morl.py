@@ -5,6 +5,7 @@ import pytest
 
 from policy.hippo.queue import network, sla_morl
 from policy.hippo.queue.rollout import rewards, rollout
+from policy.hippo.queue.training import one_thread
 from policy.hippo.queue.windows import PoolPart, Window, log_slowdowns
 from policy.queue.registry import recipe
 from twin.core.seeds import generator
@@ -66,6 +67,7 @@ def test_objectives_add_up_to_what_is_better_than_the_targets() -> None:
     assert own > learner._targets(given)[1]
 
 
+@one_thread()
 def test_a_step_adapts_the_weights_and_is_the_same_again() -> None:
     found = []
     for _ in range(2):
