@@ -129,7 +129,12 @@ def test_a_training_is_the_same_again_and_ctrl_c_keeps_the_best_so_far() -> None
 
 def test_a_training_takes_one_thread_and_gives_the_others_back(monkeypatch: pytest.MonkeyPatch) -> None:
     seen = []
-    monkeypatch.setattr(training, "best_order", lambda parts: seen.append(torch.get_num_threads()) or "sjf")
+
+    def noted(parts: list[PoolPart]) -> str:
+        seen.append(torch.get_num_threads())
+        return "sjf"
+
+    monkeypatch.setattr(training, "best_order", noted)
     before = torch.get_num_threads()
     jobs = QueueJobs.of_seconds(np.arange(900) * 100, np.full(900, 50), np.full(900, 1))
     try:
