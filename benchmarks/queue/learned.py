@@ -165,7 +165,7 @@ def written(page: Path | None, method: Method) -> tuple[str, str]:
     told = re.search(rf"^## {name}$.*?(?=^## )", text, re.MULTILINE | re.DOTALL)
     if verdict is None or told is None:
         raise SystemExit(f"{page} says nothing of {method}: leave --only out")
-    return verdict[0], told[0]
+    return verdict[0], told[0].rstrip() + "\n"
 
 
 def page(rows: Rows, known: dict[str, Judge], told: dict[Method, tuple[str, str]]) -> str:
