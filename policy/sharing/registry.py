@@ -92,7 +92,7 @@ def check_known(names: Sequence[str]) -> None:
     """
     known = [*RECIPES, *queue_registry.names()]
     for name in names:
-        if name in RECIPES or queue_registry.known(name):
+        if name in RECIPES or name == queue_registry.LEARNED or queue_registry.known(name):
             continue
         alone = (*queue_registry.ALIASES, *queue_registry.ORDERS)
         raise UsageError(
