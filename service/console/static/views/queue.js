@@ -6,8 +6,6 @@ import { reread } from "../live.js";
 import { change, store } from "../store.js";
 import { Answer, Button, may } from "./forms.js";
 
-const WORDS = { waiting: "waits", running: "runs", ended: "ended", cancelled: "cancelled" };
-
 // One change of the queue; the answer names what was not accepted.
 async function tell(item, done) {
   if (store.asking) return;
@@ -33,14 +31,14 @@ async function submit(event) {
 }
 
 function When({ job }) {
-  if (job.state === "running") return html`since ${time(job.started_at)}`;
-  if (job.state !== "waiting") return time(job.closed_at);
-  return job.starts_in_s === null ? "not known" : job.starts_in_s === 0 ? "now" : `in ${duration(job.starts_in_s)}`;
+  if (job.state === "running") return html`runs since ${time(job.started_at)}`;
+  if (job.state !== "waiting") return `${job.state} ${time(job.closed_at)}`;
+  return job.starts_in_s === null ? "start not known" : job.starts_in_s === 0 ? "may start now" : `starts in ${duration(job.starts_in_s)}`;
 }
 
 function Row({ job, me, asking }) {
   const at = job.on ? Object.entries(job.on).map(([name, count]) => `${name} ${plain(count)}`).join(", ") : job.domain ?? "";
-  return html`<tr><th scope="row">${job.id}</th><td>${WORDS[job.state]}</td><td class="n">${plain(job.gpus)}</td><td class="n">${duration(job.estimate_s)}</td><td>${job.user}</td><td>${at}</td><td><${When} job=${job} /></td>
+  return html`<tr><th scope="row">${job.id}</th><td><${When} job=${job} /></td><td>${at}</td><td class="n">${plain(job.gpus)}</td><td class="n">${duration(job.estimate_s)}</td><td>${job.user}</td>
     <td class="why">${job.reason}</td><td>${job.state === "waiting" && html`<${Button} type="button" role="push" me=${me} disabled=${asking !== null} aria-label=${`cancel job ${job.id}`} onClick=${() => tell({ kind: "cancel", id: job.id }, () => `${job.id} is cancelled`)}>cancel<//>`}</td></tr>`;
 }
 
@@ -56,7 +54,7 @@ export function Queue({ state, me, queue, asking, answers }) {
     ${me && !may(me, "push") && html`<p class="soft small-text">The token ${me.name} has the roles ${me.roles.join(", ")}: jobs are submitted and cancelled with push.</p>`}
     <${Answer} name="queue" asking=${asking} answers=${answers}>${(made) => html`<p class="sentence">${made.done(made)}.</p>`}<//>
     ${!queue ? html`<p class="soft small-text">The queue comes.</p>` : !queue.jobs.length ? html`<p class="soft small-text">No job waits, runs or has ended.</p>`
-      : html`<div class="scroll tall-list" tabindex="0" role="region" aria-label="table: queue"><table><thead><tr><th scope="col">job</th><th scope="col">state</th><th scope="col" class="n">GPUs</th><th scope="col" class="n">estimate</th><th scope="col">user</th><th scope="col">where</th><th scope="col">when, UTC</th><th scope="col">why</th><th scope="col">cancel</th></tr></thead>
+      : html`<div class="scroll tall-list" tabindex="0" role="region" aria-label="table: queue"><table><thead><tr><th scope="col">job</th><th scope="col">state, UTC</th><th scope="col">where</th><th scope="col" class="n">GPUs</th><th scope="col" class="n">estimate</th><th scope="col">user</th><th scope="col">why</th><th scope="col">cancel</th></tr></thead>
       <tbody>${queue.jobs.map((job) => html`<${Row} key=${job.id} job=${job} me=${me} asking=${asking} />`)}</tbody></table></div>`}
     ${queue && html`<p class="soft small-text">Free now: ${Object.entries(queue.free_gpus).map(([name, count]) => `${name} ${plain(count)}`).join(", ")}. Scheduler ${queue.scheduler}; running jobs are taken to end when their estimate is over.</p>`}`;
 }
