@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from commands import completion as known
+from commands.frame.options_as_settings import given
 from commands.output import PATH, Output, with_output, writing_command
 from ingest.core.errors import InputError, UsageError
 
@@ -15,26 +16,53 @@ SHIPPED = Path("shipped")
 
 
 @writing_command
-@click.argument("paths", nargs=-1, required=True, type=PATH)
+@click.argument("paths", nargs=-1, type=PATH)
 @click.option("--follow", "following", is_flag=True, help="Go on with what is added, until Ctrl-C.")
+@click.option(
+    "--scrape", "scraped", multiple=True, metavar="URL",
+    help="Read a page of dcgm-exporter or node exporter, or a Prometheus query; again for more.",
+)  # fmt: skip
+@click.option(
+    "--every-s", default=15.0, type=click.FloatRange(0.1, 86_400), metavar="N",
+    help="Seconds between two reads [15].",
+)  # fmt: skip
+@click.option(
+    "--for-s", type=click.FloatRange(0, 1e8), metavar="M",
+    help="Seconds to read for, 0: once [until Ctrl-C].",
+)  # fmt: skip
+@click.option("--name", metavar="NAME", help="Data set of what is scraped [scraped].")
 @click.option(
     "--explain", "explaining", is_flag=True, help="Only say what the file is and how it would be read."
 )
 @with_output
-def ingest(out: Output, paths: tuple[Path, ...], following: bool, explaining: bool) -> None:
+def ingest(
+    out: Output, paths: tuple[Path, ...], following: bool, scraped: tuple[str, ...], every_s: float,
+    for_s: float | None, name: str | None, explaining: bool,
+) -> None:  # fmt: skip
     """Read measurements of any known format into the lake.
 
-    `shipped` in place of a path stands for the synthetic traces that come with the program.
+    `shipped` in place of a path stands for the synthetic traces that come with the program. What is scraped
+    is committed once a minute and in the end; a target that does not answer is counted and asked again.
 
     \b
     Examples:
       twin ingest shipped
       twin ingest --explain measured/links.csv
       twin ingest --follow measured/
+      twin ingest --scrape http://127.0.0.1:9400/metrics --scrape http://127.0.0.1:9100/metrics --for-s 3600
     """
     from commands.show import data
     from ingest.pipeline.ingest import ingest as read
 
+    if scraped and (not paths or given("scraped")):
+        if paths or following or explaining:
+            raise UsageError("--scrape URL takes no PATHS, no --follow and no --explain")
+        scrape(out, scraped, name, (every_s, for_s))
+        return
+    if not paths:
+        raise UsageError("PATHS are missing: files or folders to read, `shipped`, or --scrape URL")
+    if any(given(option) for option in ("every_s", "for_s", "name")):
+        raise UsageError("--every-s, --for-s and --name go with --scrape URL")
     paths = tuple(shipped(path) for path in paths)
     if out.dry_run:
         foretell(out, paths, following)
@@ -108,6 +136,38 @@ def follow(out: Output, paths: tuple[Path, ...]) -> None:
     with suppress(KeyboardInterrupt):
         following.follow(paths, out.store, notify=out.console.note, into=done)
     out.show(done.to_json(), lambda console: data.followed(console, done))
+
+
+def scrape(out: Output, urls: tuple[str, ...], name: str | None, times_s: tuple[float, float | None]) -> None:
+    """`twin ingest --scrape`: reads pages for a time or until Ctrl-C, then shows the totals.
+
+    times_s: seconds between two reads, and in all; None: until Ctrl-C.
+
+    Raises:
+        InputError: not one page could be read.
+    """
+    from commands.show import data
+    from ingest.core import names
+    from ingest.core.durable import DISK
+    from ingest.lake import lake
+    from ingest.pipeline import scrape as scraping
+    from ingest.pipeline.metrics_page import ScrapedTarget
+
+    every_s, for_s = times_s
+    dataset = names.checked(name or scraping.DATASET, "data set")
+    if len(urls) > scraping.MOST_TARGETS:
+        raise UsageError(f"--scrape: at most {scraping.MOST_TARGETS} addresses, not {len(urls)}")
+    targets = [ScrapedTarget(url) for url in dict.fromkeys(urls)]
+    place = lake.folder(out.store)
+    DISK.foretell(*((place, f"{dataset}: rows of {one.address.shown}, not read now") for one in targets))
+    done = scraping.ScrapeTotals(dataset)
+    until = "Ctrl-C ends it" if for_s is None else f"for {for_s:g} s"
+    out.console.note(f"reading {len(targets)} pages every {every_s:g} s; {until}")
+    with suppress(KeyboardInterrupt):
+        scraping.scrape(targets, out.store, every_s=every_s, for_s=for_s, notify=out.console.note, into=done)
+    out.show(done.to_json(), lambda console: data.scraped(console, done))
+    if not any(one.pages for one in done.targets.values()):
+        raise InputError("no page could be read; the reasons stand above")
 
 
 @writing_command

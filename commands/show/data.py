@@ -12,6 +12,7 @@ if TYPE_CHECKING:  # a command loads only the packages of its own result
     from ingest.pipeline.explain import FileExplanation
     from ingest.pipeline.follow import Followed
     from ingest.pipeline.ingest_report import FileResult, IngestReport
+    from ingest.pipeline.scrape import ScrapeTotals
     from ingest.public.fetch import Fetched
 
 LISTED = 12
@@ -147,6 +148,16 @@ def fetched(console: Console, done: "Fetched") -> None:
         more = f" and {len(done.left_out) - 1} more" if len(done.left_out) > 1 else ""
         console.line(f"without an address of their own: {done.left_out[0]}{more}; --mirror DIR takes them")
     console.line(f"next: twin ingest {done.folder}")
+
+
+def scraped(console: Console, done: "ScrapeTotals") -> None:
+    """Prints what was scraped, and what became of each target."""
+    rows = ", ".join(f"{count:,} {table}" for table, count in sorted(done.rows.items())) or "no rows"
+    console.line(f"{done.dataset}: {rows} added, {done.rejected:,} rejected, in {done.rounds:,} rounds")
+    for shown, one in done.targets.items():
+        console.line(f"{shown}: {one.pages:,} pages read, {one.failed:,} reads failed")
+    for shown, why in done.unread.items():
+        console.line(f"not read: {shown}: {why}")
 
 
 def followed(console: Console, done: "Followed") -> None:

@@ -11,25 +11,18 @@ A prefix `twin_` is allowed; other metrics are passed over. A sample counts as m
 or when it is read. Definition of the format: Prometheus, Exposition formats.
 """
 
-import http.client
 import math
 import time
-import urllib.error
-import urllib.parse
-import urllib.request
 from collections.abc import Callable
-from hashlib import sha256
 from typing import Any
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from ingest.core.errors import InputError, UsageError
+from ingest.core.errors import InputError
+from ingest.parsing.http_page import HttpAddress
 from service.sources.feeder import SourceBatch
 
 EVERY_S = 15.0
-PATIENCE_S = 5.0
-"""Seconds for a connection, and again for the whole page."""
-PAGE_BYTES = 8 << 20
 _LINK = {
     "link_bandwidth_bps": ("bandwidth_bps", 1), "link_bandwidth_bits_per_second": ("bandwidth_bps", 1),
     "link_bandwidth_bytes_per_second": ("bandwidth_bps", 8),
@@ -45,18 +38,14 @@ class ScrapedPage:
     """A page of metrics as a source of the service, read every `every_s`.
 
     Raises:
-        UsageError: the address is none of HTTP.
+        UsageError: the address is none of HTTP, or holds a password.
     """
 
     def __init__(self, url: str, every_s: float = EVERY_S, *, wall: Callable[[], int] = time.time_ns) -> None:
-        parts = urllib.parse.urlsplit(url)
-        if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise UsageError(f"--scrape {url}: an address that begins with http:// or https:// is needed")
-        asked = f"?{sha256(parts.query.encode()).hexdigest()[:8]}" if parts.query else ""  # may hold a secret
-        self.name = f"scrape/{parts.netloc.rpartition('@')[2]}{parts.path}{asked}"
+        self._address = HttpAddress(url, "--scrape")
+        self.name = f"scrape/{self._address.name}"
         self.every_s, self.problem = every_s, ""
-        self._url, self._wall = url, wall
-        self._shown = f"{parts.scheme}://{self.name.removeprefix('scrape/')}"
+        self._wall, self._shown = wall, self._address.shown
         self._next_s = 0.0
         self._stamps: dict[
             Place, int
@@ -95,20 +84,7 @@ class ScrapedPage:
         return before != at_ns
 
     def _page(self) -> str:
-        end = time.monotonic() + PATIENCE_S
-        request = urllib.request.Request(self._url, headers={"Accept": "text/plain;version=0.0.4"})
-        data = bytearray()
-        try:
-            with urllib.request.urlopen(request, timeout=PATIENCE_S) as answer:
-                while piece := answer.read1(1 << 16):
-                    data += piece
-                    if len(data) > PAGE_BYTES:
-                        raise InputError(f"{self._shown}: the page has more than {PAGE_BYTES >> 20} MiB")
-                    if time.monotonic() > end:
-                        raise InputError(f"{self._shown}: the page was not complete after {PATIENCE_S:g} s")
-        except (OSError, http.client.HTTPException, ValueError) as error:
-            raise InputError(f"{self._shown}: {getattr(error, 'reason', None) or error}") from error
-        return data.decode("utf-8", "replace")
+        return self._address.page("text/plain;version=0.0.4").decode("utf-8", "replace")
 
 
 def observations(text: str, now_ns: int) -> list[tuple[Place, Json, bool]]:

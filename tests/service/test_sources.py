@@ -13,9 +13,10 @@ from typing import Any
 import pytest
 
 from ingest.core.errors import InputError, UsageError
+from ingest.parsing import http_page
 from replay.log.run_log import RunReader
 from service.session.session import Session
-from service.sources import scrape, tail
+from service.sources import tail
 from service.sources.feeder import Feeder
 from service.sources.rows import FollowedFile, items
 from service.sources.scrape import ScrapedPage, observations
@@ -274,11 +275,11 @@ def test_a_page_that_is_no_page_of_metrics_is_said(
         one.fetch()
     text[0] = "up 1\n"
     assert one.fetch() is None and "none of its metrics" in one.problem
-    monkeypatch.setattr(scrape, "PAGE_BYTES", 2)
+    monkeypatch.setattr(http_page, "PAGE_BYTES", 2)
     with pytest.raises(InputError, match=r"/metrics.*: the page has more than"):
         one.fetch()
-    monkeypatch.setattr(scrape, "PAGE_BYTES", 1 << 20)
-    monkeypatch.setattr(scrape, "PATIENCE_S", 0.05)
+    monkeypatch.setattr(http_page, "PAGE_BYTES", 1 << 20)
+    monkeypatch.setattr(http_page, "PATIENCE_S", 0.05)
     text[0] = "# slow" + " " * 100 + "\n" + PAGE
     with pytest.raises(InputError, match=r"not complete after 0.05 s|timed out"):
         one.fetch()

@@ -24,7 +24,8 @@ from ingest.readers.telemetry.prometheus_samples import MOST_SERIES, Scrapes, in
 INTERVAL_S = 15.0
 """Assumed spacing of scrapes that bear no time."""
 _KNOWN = re.compile(rb"^(?:# (?:HELP|TYPE) )?(?:DCGM_FI_|node_|ipmi_)\w+(?:\{| )", re.MULTILINE)
-_SAMPLE = re.compile(r"([a-zA-Z_:][\w:]*)\s*(?:\{(.*)\})?\s+(\S+)(?:\s+(\S+))?")
+SAMPLE = re.compile(r"([a-zA-Z_:][\w:]*)\s*(?:\{(.*)\})?\s+(\S+)(?:\s+(\S+))?")
+"""A line with a sample: metric, labels, value, time stamp."""
 _LABEL = re.compile(r'\s*([a-zA-Z_]\w*)\s*=\s*"((?:[^"\\]|\\.)*)"\s*(?:,|$)')
 _ESCAPES = {"\\n": "\n", '\\"': '"', "\\\\": "\\"}
 _SECONDS_BELOW = 1e11
@@ -52,7 +53,7 @@ class PrometheusText:
         for line, text in text_lines.numbered(source):
             if text.startswith("#"):
                 continue
-            found = _SAMPLE.fullmatch(text)
+            found = SAMPLE.fullmatch(text)
             if found is None:
                 scrapes.reject(line, "line", text, "not a sample of a metric")
                 continue
@@ -66,8 +67,8 @@ class PrometheusText:
             seen.add(series)
             try:
                 assumed_ns = start_ns + count * step_ns
-                ts_ns = assumed_ns if found[4] is None else _instant(found[4])
-                scrapes.add(line, ts_ns, found[1], _labels(found[2] or ""), found[3])
+                ts_ns = assumed_ns if found[4] is None else stamp_ns(found[4])
+                scrapes.add(line, ts_ns, found[1], labels_of(found[2] or ""), found[3])
             except FAULTS as error:
                 scrapes.reject(line, found[1], text, error)
         yield from scrapes.batches()
@@ -82,13 +83,18 @@ class PrometheusText:
         )
 
 
-def _instant(cell: str) -> int:
+def stamp_ns(cell: str) -> int:
+    """Returns the instant of a time stamp, in milliseconds or, as OpenMetrics has it, in seconds.
+
+    Raises:
+        ValueError, OverflowError: it is no number, or far from today.
+    """
     value = number(cell)
     return instant_ns(value if abs(value) < _SECONDS_BELOW else value / 1000)
 
 
-def _labels(text: str) -> dict[str, str]:
-    """The labels inside the braces.
+def labels_of(text: str) -> dict[str, str]:
+    """Returns the labels inside the braces.
 
     Raises:
         ValueError: they are not written as `name="value"`.
