@@ -144,7 +144,7 @@ def _size_of(done: AnySchedule) -> int:
 
 def ends_of(done: AnySchedule) -> Int:
     """Returns the ends of jobs (n,), nanoseconds."""
-    return done.end_ns if isinstance(done, SiteSchedule) else done.start_ns + done.jobs.run_ns
+    return done.end_ns
 
 
 def header_of(
@@ -191,7 +191,7 @@ def emit(
     for one in left_out:
         row = {"row": one.row, "column": one.column, "raw": one.raw}
         sink.append(0, "job_failed", {"reason": one.reason, "gpus": [0], "spec": row}, job=one.raw)
-    parts = (_failures(done, names, failed), _changes(done, names), _power(done, header, names))
+    parts = (_failures(done, names, failed), changes(done, names), _power(done, header, names))
     for time_ns, kind, payload, job in merge(*parts, key=itemgetter(0)):
         sink.append(time_ns, kind, payload, job=job)
     sink.finish(totals(done), sim_ns=int(ends_of(done).max()))
@@ -214,8 +214,10 @@ def figures_of(done: AnySchedule) -> Json:
     return (node_figures(done) if isinstance(done, NodeSchedule) else figures(done)).to_json()
 
 
-def _changes(done: AnySchedule, names: JobNames) -> Iterator[tuple[int, str, Json, str]]:
-    """Yields (time, type, payload, job) of all jobs in order; at one instant submissions, ends, starts."""
+def changes(done: AnySchedule, names: JobNames) -> Iterator[tuple[int, str, Json, str]]:
+    """Yields (time, type, payload, job) of all jobs in order; at one instant submissions, ends, starts.
+
+    On nodes that were out it yields the last run of each job."""
     jobs, count = done.jobs, len(done.jobs)
     times = np.concatenate((jobs.submit_ns, ends_of(done), done.start_ns))
     kinds = np.repeat((SUBMITTED, ENDED, STARTED), count)
