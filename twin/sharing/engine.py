@@ -20,6 +20,8 @@ from twin.sharing.speeds import INTERLEAVED, MeasuredSpeeds
 from twin.sharing.uplinks import LinkOrder, Uplinks
 from twin.sharing.view import NOWHERE, Allocation, JobFacts, SharingScheduler, SharingView
 
+MOST_STUCK = 2_000
+"""Decisions in a row without progress of any job, after which a schedule is refused."""
 WIDTH = 6
 """Columns of an event: time, kind, job, GPUs, node and rate after it."""
 
@@ -129,6 +131,8 @@ class _Loop:
     last: int = 0
     again: int = NEVER
     end: int = NEVER
+    least: int = NEVER
+    stuck: int = 0
 
     def __post_init__(self) -> None:
         world = self.world
@@ -194,9 +198,9 @@ class _Loop:
         active, held = self._refuse(rows, found, held, time)
         gpus, node, leader, mode, whole = _merged(s, active, held, found, rows)
         part = _parts(s, whole, active[held], found, world.capacity)
-        rate = world.rates(
-            active, gpus, node, leader, mode, whole, progress.rest(s, active, time), found.links
-        )
+        left = progress.rest(s, active, time)
+        self._must_progress(left)
+        rate = world.rates(active, gpus, node, leader, mode, whole, left, found.links)
         written = np.empty((len(active), WIDTH), np.int64)
         count = progress.change(
             s, active, gpus, node, leader, mode, whole, part, rate, world.pause_ns, self.costs, time, written
@@ -212,6 +216,17 @@ class _Loop:
             until = progress.holds_on_until(s, active[held], world.pause_ns, self.costs, time)
             self.again = min(self.again, until)
         self.end = int(progress.next_end(s, active))
+
+    def _must_progress(self, left: Int) -> None:
+        """Refuses a schedule in which jobs are restarted faster than they start, which would never end."""
+        work = int(left.sum())
+        moved = self.arrived > 0 or work < self.least
+        self.least, self.stuck = (work, 0) if moved else (self.least, self.stuck + 1)
+        if self.stuck > MOST_STUCK:
+            raise UsageError(
+                f"no job came further in {MOST_STUCK:,} decisions: this scheduler restarts jobs faster than "
+                "their pauses last; take other rules (--changes) or another scheduler"
+            )
 
     def _refuse(
         self, rows: Int, found: Allocation, held: NDArray[np.bool_], time: int

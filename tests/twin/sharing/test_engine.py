@@ -7,8 +7,10 @@ import pytest
 
 from ingest.core.errors import UsageError
 from policy.sharing.preemptive_orders import EarliestDeadline, LeastAttained
+from policy.sharing.registry import RECIPES
 from policy.sharing.srtf import Srtf
 from policy.sharing.tiresias import Tiresias
+from tests.support.goodput_jobs import goodput_of
 from twin.queue.jobs import LONGEST_NS, QueueJobs
 from twin.sharing import engine, referee
 from twin.sharing.changes import FREE, MURI, STEADY, ChangeRules, change_rules, pauses_ns
@@ -137,3 +139,24 @@ def test_a_queue_that_outlives_the_clock_is_told() -> None:
 def test_unknown_changes_are_refused_with_a_suggestion() -> None:
     with pytest.raises(UsageError, match="did you mean 'steady'"):
         change_rules("steadi")
+
+
+def test_jobs_that_are_restarted_faster_than_they_start_are_refused() -> None:
+    jobs = QueueJobs.of_seconds([0, 0, 0], [1, 1, 3], [7, 6, 3], [4, 6, 3])
+    goodput = goodput_of(
+        jobs.run_ns, np.array([0, 1, 0]), np.array([0, 1, 0]), tuned=True, refresh_s=1, samples=100.0
+    )
+    pause = np.array([46, 10, 30]) * 10**9
+    world = SharingWorld(
+        jobs,
+        jobs.estimate_ns,
+        pause,
+        3,
+        4,
+        change_rules("paid"),
+        rigid(jobs),
+        sizes=np.array([2, 4, 2]),
+        goodput=goodput,
+    )
+    with pytest.raises(UsageError, match="no job came further in 2,000 decisions"):
+        engine.play(world, RECIPES["muri-l"].make())
