@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: demo comparisons lab serve-demo test check style types imports kernels docs pages fuzz results reliability soak lock release clean
+.PHONY: demo comparisons lab lab-loop serve-demo test check style types imports kernels docs pages fuzz results reliability soak lock release clean
 
 # On Linux pip takes the torch for CUDA, about 6 GB; TORCH_INDEX=https://download.pytorch.org/whl/cpu the one for CPUs.
 TORCH := $(if $(TORCH_INDEX),--no-deps --index-url $(TORCH_INDEX)) torch
@@ -46,6 +46,10 @@ comparisons:
 lab: $(READY)
 	$(BIN)/twin --store .twin/lab ingest traces/synthetic-tri
 	$(BIN)/twin --store .twin/lab lab
+
+lab-loop: $(READY)
+	$(BIN)/twin --store .twin/lab ingest traces/synthetic-tri
+	$(BIN)/python -m lab.closed_loop --store .twin/lab
 
 # A decision service with its console, links that ship played at 60 times their speed, and a simulated job; Prometheus
 # scrapes it where it is installed. Needs the extra `serve`; Ctrl-C ends everything.

@@ -70,6 +70,10 @@ from ingest.core.errors import UsageError
     "--most-preemptions", type=click.IntRange(0, 10**6), metavar="N",
     help="With --changes: no job is preempted more often [20 with steady].",
 )  # fmt: skip
+@click.option(
+    "--oversubscription", type=click.FloatRange(0, 1e4, min_open=True), metavar="X",
+    help="With racks in --nodes: network of a rack's nodes over its uplink, which jobs share, as 4.",
+)  # fmt: skip
 @outage_options
 @click.option(
     "--dependencies", is_flag=True,
@@ -94,6 +98,7 @@ def queue(out: Output, /, **said: Any) -> None:
       twin queue examples/queue.swf -p easy -p saf+easy --json
       twin queue examples/queue.swf -p easy --keep
       twin queue examples/queue.swf -p easy -p srtf -p tiresias --changes steady
+      twin queue examples/stages.csv -p fair-links -p crux --nodes "2 x 4 x 8 V100" --oversubscription 4
       twin queue examples/queue.swf -p easy --processors 96 --power-cap 28kW --carbon 400
       twin queue examples/queue.swf -p saf+easy -p learned --checkpoint order.json
       twin queue examples/sessions.swf -p fcfs -p easy --dependencies
@@ -128,7 +133,8 @@ def _changed(out: Output, asked: QueueQuestion) -> None:
     with out.console.progress() as progress:
         found = compare_changing(
             asked.jobs, asked.policies, rules=asked.change_rules, processors=asked.processors,
-            nodes=asked.nodes, prediction=asked.prediction, profiles=asked.measured, progress=progress,
+            nodes=asked.nodes, prediction=asked.prediction, profiles=asked.measured,
+            oversubscription=asked.oversubscription, progress=progress,
         )  # fmt: skip
     out.show(found.to_json(), lambda console: show.changing(console, found))
 

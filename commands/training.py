@@ -64,7 +64,10 @@ if TYPE_CHECKING:
     "--out", "file", type=PATH, metavar="FILE", help="With --queue: the file to write [order.json]."
 )
 @click.option(
-    "--method", type=click.Choice(["ppo", "evolution"]), default="ppo", help="With --queue: learner [ppo]."
+    "--method",
+    type=click.Choice(["ppo", "evolution", "dd-ppo", "sla-morl"]),
+    default="ppo",
+    help="With --queue: learner [ppo].",
 )
 @click.option(
     "--minutes", type=click.FloatRange(0.01, 1440), default=5.0, help="With --queue: time to learn [5]."

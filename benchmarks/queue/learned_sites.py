@@ -20,9 +20,8 @@ from scipy import stats
 from benchmarks.queue.inputs import Trace, traces
 from benchmarks.queue.published import table
 from ingest.core import durable
-from policy.hippo.queue.site_training import SITE_ORDERS, best_on_sites, site_rules, train_sites
+from policy.hippo.queue.site_training import SITE_ORDERS, SiteMethod, best_on_sites, site_rules, train_sites
 from policy.hippo.queue.site_windows import GPU_W, SitePart, SitePrices, site_log_slowdowns
-from policy.hippo.queue.training import Method
 from twin.core.seeds import generator
 from twin.queue.jobs import Float
 from twin.sites.figures import carbon_kg, egress_usd
@@ -31,7 +30,7 @@ from twin.sites.simulation import SiteSchedule, SiteWorld
 
 TRAINED, UNSEEN = ("KTH-SP2", "ITP 08"), ("SDSC-SP2", "ITP 04")
 SEEDS, WINDOWS, SHARE, MOST_JOBS = 5, 12, 0.6, 10_000
-STEPS: dict[Method, int] = {"ppo": 15, "evolution": 15}
+STEPS: dict[SiteMethod, int] = {"ppo": 15, "evolution": 15}
 ZONES = {"SG": 0.5, "DE-LU": 0.3, "US-CAL-CISO": 0.2}
 """Sites by the zone of their carbon, with their share of the processors of a log, and of its data."""
 USD_PER_GB = ((0.0, 0.09, 0.09), (0.05, 0.0, 0.02), (0.05, 0.02, 0.0))

@@ -13,6 +13,7 @@ import argparse
 import re
 import shutil
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -26,7 +27,18 @@ PATIENCE_MS = 15_000
 DRAWN_AGAIN_MS = 2_500
 """Milliseconds in which the page is drawn again with new figures; what is typed must survive that."""
 SERIOUS = ("serious", "critical")
-SECTIONS = ("costs", "domains", "links", "plan", "decisions", "control", "what-if", "admission", "jobs")
+SECTIONS = (
+    "costs",
+    "domains",
+    "links",
+    "plan",
+    "decisions",
+    "control",
+    "what-if",
+    "admission",
+    "queue",
+    "jobs",
+)
 Page = Any
 """A page of Playwright, which is installed for this alone."""
 
@@ -157,12 +169,29 @@ def with_pointer(page: Page, seen: Seen) -> None:
         page.click("#admission button[type=submit]")
         page.wait_for_selector("#admission .error")
         assert page.locator("#admission .error b").count() == 0, "text became markup"
+    with step(seen, "submit a job and cancel it"):
+        job = f"trial-{time.time_ns()}"
+        fill_job(page, job)
+        page.click("#queue button[type=submit]")
+        answered(page, "queue")
+        page.click(f"#queue button[aria-label='cancel job {job}']")
+        page.wait_for_selector(f"#queue tr:has-text('{job}'):has-text('cancelled')")
+    with step(seen, "submit the same id with other figures"):
+        fill_job(page, job, minutes="7")
+        page.click("#queue button[type=submit]")
+        page.wait_for_selector("#queue .error:has-text('other figures')")
     for mode, button in (("hold", "Hold"), ("active", "Approve"), ("shadow", "Back to shadow")):
         with step(seen, f"mode {mode}"):
             page.click(f"#control button:has-text('{button}')")
             page.fill("dialog input[name=reason]", "trial of the console")
             page.click("dialog button.main")
             page.wait_for_selector(f"header .mode-{mode}")
+
+
+def fill_job(page: Page, job: str, minutes: str = "5") -> None:
+    """Fills the form of the queue."""
+    for name, value in (("id", job), ("gpus", "1"), ("minutes", minutes), ("user", "trial")):
+        page.fill(f"#queue input[name={name}]", value)
 
 
 def with_keys(page: Page, seen: Seen) -> None:
@@ -172,7 +201,7 @@ def with_keys(page: Page, seen: Seen) -> None:
         until(page, "document.activeElement.id === 'content'")
     for number, section in enumerate(SECTIONS, 1):
         with step(seen, f"key {number}"):
-            press(page, str(number))
+            press(page, str(number % 10))
             until(page, f"document.activeElement.id === '{section}'")
     with step(seen, "read a chart"):
         page.focus("#links .host")
@@ -187,6 +216,13 @@ def with_keys(page: Page, seen: Seen) -> None:
         page.focus("#what-if button[type=submit]")
         press(page, "Enter")
         answered(page, "what-if")
+    with step(seen, "submit a job"):
+        page.focus("#queue input[name=id]")
+        for value in (f"keys-{time.time_ns()}", "1", "30", "keys"):
+            page.keyboard.type(value)
+            press(page, "Tab")
+        press(page, "Enter")
+        answered(page, "queue")
     with step(seen, "a dialog opens, closes, and gives the focus back"):
         page.focus("#control button:has-text('Hold')")
         press(page, "Enter")

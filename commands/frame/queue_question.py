@@ -43,6 +43,7 @@ class QueueQuestion:
     target: str | None
     changes: str | None
     most_preemptions: int | None
+    oversubscription: float | None
     dependencies: bool
     shares: Path | None
     keep: bool
@@ -91,6 +92,8 @@ class QueueQuestion:
         asked = self.changes is not None or any(name in registry.RECIPES for name in self.policies)
         if self.most_preemptions is not None and not asked:
             raise UsageError("--most-preemptions goes with --changes, or a policy that preempts, as srtf")
+        if self.oversubscription is not None and not asked:
+            raise UsageError("--oversubscription goes with --changes, or a policy on shared links, as crux")
         return asked
 
     @property

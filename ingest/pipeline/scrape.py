@@ -31,7 +31,7 @@ _AT_ONCE = 16
 
 @dataclass(slots=True)
 class TargetCount:
-    """Reads of one target: pages that came, reads that failed, and the reason of the last failure."""
+    """The outcome of one target: pages that came, reads that failed, and the reason of the last failure."""
 
     pages: int = 0
     failed: int = 0

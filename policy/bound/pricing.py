@@ -11,8 +11,8 @@ on them if for all a < b
 
 If that holds for every plan of the space, no sequence of plans exceeds `most` at the end, the ceiling: each
 leg with the restart before it gains no more than `most` does. Plans for which it fails become candidates,
-and `most` is computed anew with them. It has not become less, so a plan that did not fail does not now; one
-that did is among the known plans. The space is priced once.
+`most` is computed anew with them, and the space is priced again until it holds for all: a plan that did not
+fail may fail now, because it can begin where a new candidate has come further.
 
 The ceiling exceeds the best path by the cost of migrations beyond a restart, by `SLACK`, which lets pruning
 remove more, and by links at their best: for each pair the faster of the direct link and an unshared relay,
@@ -145,13 +145,17 @@ def price(
     cells = Cells.of(window, restart_s)
     columns, space = cells.best(rate), _Space(estimator, window, cells, shapes)
     progress.start(len(shapes), f"pricing {count:,} plans", "shapes")
-    failed = space.failing((1 + SLACK) * most_by(columns, cells.lengths_s, cells.pause), progress)
-    if failed is None or len(failed[0]) > MOST_KNOWN:
-        return Priced((), None)
-    if failed[0]:
+    found: list[Plan] = []
+    while True:
+        most = (1 + SLACK) * most_by(columns, cells.lengths_s, cells.pause)
+        failed = space.failing(most, progress)
+        if failed is None or len(found) + len(failed[0]) > MOST_KNOWN:
+            return Priced((), None)
+        if not failed[0]:
+            return Priced(tuple(found), float(most[-1]))
+        found += failed[0]
         columns = np.concatenate([columns, failed[1]])
-    most = (1 + SLACK) * most_by(columns, cells.lengths_s, cells.pause)
-    return Priced(tuple(failed[0]), float(most[-1]))
+        progress.start(len(shapes), f"pricing {count:,} plans again, {len(found):,} more known", "shapes")
 
 
 @njit(cache=True, nogil=True)

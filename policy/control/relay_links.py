@@ -20,7 +20,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ingest.core.compiled import njit
+from ingest.core.compiled import njit, njit_inner
 from ingest.core.units import BITS_PER_BYTE
 from policy.control.horizon import Horizon
 from twin.core.domain import Cluster, LinkState
@@ -221,7 +221,7 @@ def choose_relays(links, source, target, shared, gain, via):  # type: ignore[no-
             add_users(users, i, chosen, j, 1.0)
 
 
-@njit(cache=True, error_model="numpy")
+@njit_inner(cache=True, error_model="numpy")
 def add_users(users, i, k, j, by):  # type: ignore[no-untyped-def]
     """Adds `by` users to the links of the route i-k-j; to the link i-j where `k` is -1."""
     if k < 0:
@@ -231,7 +231,7 @@ def add_users(users, i, k, j, by):  # type: ignore[no-untyped-def]
         users[k, j] += by
 
 
-@njit(cache=True, error_model="numpy")
+@njit_inner(cache=True, error_model="numpy")
 def _arrival_s(links, users, i, k, j):  # type: ignore[no-untyped-def]
     """Returns mean seconds over the states until a message has arrived via `k`, or directly where that is
     -1."""

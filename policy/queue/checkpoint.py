@@ -20,6 +20,12 @@ from twin.queue.scoring import FEATURES, weights_in
 SCHEMA = "twin.queue-order/1"
 WIDEST, DEEPEST = 256, 8
 """Largest layer and most layers of a file that is read."""
+SOURCES = {
+    "evolution": "Salimans et al., 2017",
+    "dd-ppo": "Sgambati et al., 2025, from its abstract",
+    "sla-morl": "after Mostafa et al., 2025, from its abstract",
+}
+"""Source of each method but Hi-PPO."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,7 +43,8 @@ class LearnedOrder:
             return OrderKeys.scored(len(jobs), self.scorer)
 
         made = f"{self.provenance.get('method', '?')} from {self.provenance.get('heuristic', '?')}"
-        return QueueRecipe(LEARNED, keys, "easy", f"order of a network, {made}, backfill easy", "Hi-PPO")
+        source = SOURCES.get(str(self.provenance.get("method")), "Hi-PPO")
+        return QueueRecipe(LEARNED, keys, "easy", f"order of a network, {made}, backfill easy", source)
 
 
 def save(path: Path, order: LearnedOrder) -> str:

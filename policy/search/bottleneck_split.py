@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ingest.core.compiled import njit
+from ingest.core.compiled import njit, njit_inner
 from policy.search.batch_scoring import OptionRows, Scorer
 from policy.search.closed_form import (
     BEHIND,
@@ -73,7 +73,7 @@ def bottleneck_splits(
     return splits.ns[:found] / 1e9, rows
 
 
-@njit(cache=True, nogil=True)
+@njit_inner(cache=True, nogil=True)
 def _max_layers_bound(inputs, order, d, pace):  # type: ignore[no-untyped-def]
     """Returns an upper bound of `_largest_shares` that is much cheaper: every stage has the option that suits
     it best."""
@@ -101,13 +101,13 @@ def _max_layers_bound(inputs, order, d, pace):  # type: ignore[no-untyped-def]
     return total
 
 
-@njit(cache=True, nogil=True)
+@njit_inner(cache=True, nogil=True)
 def _keeps(share, held, pace, behind):  # type: ignore[no-untyped-def]
     """Tells whether a share of so many layers keeps the pace and fits; then it also does with fewer."""
     return share.table[BEHIND, held] >= behind and slowest_stage(share, held) <= pace
 
 
-@njit(cache=True, nogil=True)
+@njit_inner(cache=True, nogil=True)
 def _most_layers(share, pace, behind, guess, limit):  # type: ignore[no-untyped-def]
     """Returns the largest number of layers with which a share keeps the pace, searched around `guess`; 0 if
     none."""
@@ -124,7 +124,7 @@ def _most_layers(share, pace, behind, guess, limit):  # type: ignore[no-untyped-
     return low if low >= depth else 0
 
 
-@njit(cache=True, nogil=True)
+@njit_inner(cache=True, nogil=True)
 def _suffices(inputs, order, d, limit, pace, option, share):  # type: ignore[no-untyped-def]
     """Tells whether the domains hold all layers at this pace."""
     if _max_layers_bound(inputs, order, d, pace) < inputs.layers:
@@ -132,7 +132,7 @@ def _suffices(inputs, order, d, limit, pace, option, share):  # type: ignore[no-
     return _largest_shares(inputs, order, pace, limit, option, share) >= inputs.layers
 
 
-@njit(cache=True, nogil=True)
+@njit_inner(cache=True, nogil=True)
 def _largest_shares(inputs, order, pace, limit, option, share):  # type: ignore[no-untyped-def]
     """Fills each domain's option with most layers at this pace, from the last domain to the first. Returns
     the sum of the layers.
@@ -177,7 +177,7 @@ def _largest_shares(inputs, order, pace, limit, option, share):  # type: ignore[
     return total
 
 
-@njit(cache=True, nogil=True)
+@njit_inner(cache=True, nogil=True)
 def _trim(inputs, order, option, share, excess):  # type: ignore[no-untyped-def]
     """Removes `excess` layers, each from the share with the slowest stage. Returns whether it could."""
     c, n = order.size, order.length
@@ -237,7 +237,7 @@ def _fill_splits(inputs, order_inputs, orders, depths, max_ratio, record, splits
     return found
 
 
-@njit(cache=True, nogil=True)
+@njit_inner(cache=True, nogil=True)
 def _split(inputs, order, limit, waits, most_ns, option, share):  # type: ignore[no-untyped-def]
     """Fills the split with the least pace (to 0.4 %) within a depth limit (index, stages). Returns whether
     there is one whose closed form may be at most `most_ns`."""
@@ -262,7 +262,7 @@ def _split(inputs, order, limit, waits, most_ns, option, share):  # type: ignore
     return _trim(inputs, order, option, share, excess)
 
 
-@njit(cache=True, nogil=True)
+@njit_inner(cache=True, nogil=True)
 def _drop_slow(splits, first, end, most_ns):  # type: ignore[no-untyped-def]
     """Removes splits [first, end) that take longer than `most_ns`. Returns the new end."""
     kept = first

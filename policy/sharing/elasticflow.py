@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from ingest.core.compiled import njit
+from ingest.core.compiled import njit, njit_inner
 from twin.queue.jobs import UNKNOWN, Float, Int
 from twin.sharing import placing
 from twin.sharing.changes import PPM
@@ -178,7 +178,7 @@ def _fitting(sizes: Int, level: int, free: int) -> int:
     return int(sizes[level]) if level >= 0 else 0
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit_inner(cache=True, nogil=True)  # type: ignore[untyped-decorator]
 def _end(
     at: Float, free: Int, steps: int, sizes: Int, speeds: Float, most: int, left: float, due: float
 ) -> float:

@@ -7,15 +7,15 @@ from ingest.core.errors import UsageError
 from ingest.core.names import unknown
 from policy.queue import registry as queue_registry
 from policy.sharing.antman import AntMan
-from policy.sharing.deadlines import EarliestDeadline
+from policy.sharing.crux import Crux, FairLinks
 from policy.sharing.elasticflow import DeadlineAdmission, ElasticEdf
 from policy.sharing.gandiva import Gandiva
 from policy.sharing.gavel import GavelRounds
-from policy.sharing.least_attained import LeastAttained
 from policy.sharing.lucid import LucidPacking
 from policy.sharing.mast import PriorityQueue
 from policy.sharing.muri import Muri
 from policy.sharing.pollux import PolluxSearch
+from policy.sharing.preemptive_orders import EarliestDeadline, LeastAttained
 from policy.sharing.sia import SiaRounds
 from policy.sharing.srtf import Srtf
 from policy.sharing.tiresias import Tiresias, TiresiasGittins
@@ -26,7 +26,8 @@ from twin.sharing.view import SharingScheduler
 class SharingRecipe:
     """One scheduler: its name, what makes one for a run, what it is and who published it.
 
-    by_deadline: it needs deadlines. tunes: its jobs take the batch of the most goodput, not that of the list.
+    by_deadline: it needs deadlines. by_links: it needs links that jobs share. tunes: its jobs take the batch
+    of the most goodput, not that of the list.
     """
 
     name: str
@@ -35,6 +36,7 @@ class SharingRecipe:
     source: str
     by_deadline: bool = False
     tunes: bool = False
+    by_links: bool = False
 
 
 RECIPES = {
@@ -61,6 +63,10 @@ RECIPES = {
         SharingRecipe("lucid", LucidPacking, "no preemption, mild pairs packed", "Hu et al., ASPLOS 2023"),
         SharingRecipe("mast", PriorityQueue, "the highest priority first, lower ones preempted",
                       "Choudhury et al., OSDI 2024"),
+        SharingRecipe("fair-links", FairLinks, "first come first served, links between racks shared fairly",
+                      "Cao et al., SIGCOMM 2024"),
+        SharingRecipe("crux", Crux, "the same queue, on links the highest GPU intensity first",
+                      "Cao et al., SIGCOMM 2024", by_links=True),
         SharingRecipe("elasticflow", DeadlineAdmission, "admission by deadline, each job on its least share",
                       "Gu et al., ASPLOS 2023", by_deadline=True),
         SharingRecipe("edf-elastic", ElasticEdf, "earliest deadline first, each job on its fastest size",
@@ -86,7 +92,7 @@ def check_known(names: Sequence[str]) -> None:
     """
     known = [*RECIPES, *queue_registry.names()]
     for name in names:
-        if name in RECIPES or queue_registry.known(name):
+        if name in RECIPES or name == queue_registry.LEARNED or queue_registry.known(name):
             continue
         alone = (*queue_registry.ALIASES, *queue_registry.ORDERS)
         raise UsageError(

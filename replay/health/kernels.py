@@ -5,7 +5,7 @@ later process loads it. What is kept counts only for the same source, numba and 
 """
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ from ingest.core.scratch import Scratch
 from ingest.pipeline.ingest import ingest
 from policy.placement.registry import placement
 from policy.queue.registry import recipe as queue_recipe
+from replay.bench.worker_pool import WorkerPool, cores
 from replay.health.check import Check
 from replay.run import runner
 from twin.nodes.on_nodes import simulate_on_nodes
@@ -86,27 +87,32 @@ def check() -> Check:
     return Check("kernels", "ok", f"{found}, among them all {len(FIRST)} of a first decision")
 
 
-def compile_first(progress: Progress = SILENT) -> int:
+def compile_first(progress: Progress = SILENT, processes: int | None = None) -> int:
     """Plays the begin of a shipped scenario in a temporary store and a small queue, so that what they call is
-    compiled and kept; returns the number of kernels that they called.
+    compiled and kept, in two processes at once [cores]; returns the number of kernels that they called.
 
     Raises:
         StorageError: there is no room for temporary files.
     """
     DISK.foretell((Path(os.environ["NUMBA_CACHE_DIR"]), "compiled kernels of a first decision and queue"))
-    progress.start(2 + len(POLICIES), "compiling", "parts")
     with Scratch() as scratch:
         if scratch.path is None:
             raise StorageError("no folder for temporary files can be written; set TMPDIR to one of your own")
-        store = scratch.path / "store"
-        ingest([resources.traces() / DATASET], store)
-        progress.advance(1, DATASET)
-        for policy in POLICIES:
-            play(store, policy)
-            progress.advance(1, policy)
-    play_queue()
-    progress.advance(1, "queue")
-    return len(used())
+        pool = WorkerPool(scratch.path / "store", cores() if processes is None else processes, progress)
+        return len(set().union(*pool.each(_compiled_by, list(PARTS), "compiling")))
+
+
+def _compiled_by(store: Path, part: str) -> list[str]:
+    """Plays a part of `PARTS` in a process; returns the kernels that the process has called so far."""
+    PARTS[part](store)
+    return used()
+
+
+def play_decisions(store: Path) -> None:
+    """Takes in the shipped trace and has every policy of `POLICIES` decide on it."""
+    ingest([resources.traces() / DATASET], store)
+    for policy in POLICIES:
+        play(store, policy)
 
 
 def play(store: Path, policy: str) -> None:
@@ -116,13 +122,17 @@ def play(store: Path, policy: str) -> None:
     runner.run(store, policy=policy, scenario=load(SCENARIO), window=span)
 
 
-def play_queue() -> None:
-    """Runs three jobs through a pool of processors, and through nodes."""
+def play_queue(store: Path) -> None:
+    """Runs three jobs through a pool of processors, and through nodes; nothing of the store is needed."""
     jobs, easy = QueueJobs.of_seconds([0, 0, 1], [9, 9, 2], [1, 2, 1]), queue_recipe("easy")
     simulate(jobs, 2, easy)
     nodes = NodeCluster.parse("1 x 2 A100-80")
     demands = Demands.of_jobs(nodes, jobs.processors)
     simulate_on_nodes(jobs, demands, nodes, easy, placement("best-fit"))
+
+
+PARTS: dict[str, Callable[[Path], None]] = {"decisions": play_decisions, "queue": play_queue}
+"""They share hardly a kernel: two processes compile them in the time of the longer."""
 
 
 def _nothing() -> None:

@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ingest.core.compiled import njit
+from ingest.core.compiled import njit, njit_inner
 from ingest.core.errors import DamageError
 from replay.log.events import EVENT_TYPES, EventError, EventType, canonical, check, upcast
 
@@ -177,7 +177,7 @@ DOUBTFUL, NO_INTEGER, INTEGER, NO_FLOAT, FLOAT, LONG_FLOAT = range(6)
 """Kinds of numbers: not canonical or not decided here; 0; others; 0.0; others; others of 16 digits on."""
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit_inner(cache=True, nogil=True)  # type: ignore[untyped-decorator]
 def _stand_in(kind: int, negative: bool, skeleton: Bytes, at: int) -> int:
     """Writes a short number of the same kind (0, 1, 0.0 or 1.5) into the skeleton; returns its end."""
     if negative:
@@ -192,12 +192,12 @@ def _stand_in(kind: int, negative: bool, skeleton: Bytes, at: int) -> int:
     return at
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit_inner(cache=True, nogil=True)  # type: ignore[untyped-decorator]
 def _in_number(sign: int) -> bool:
     return bool(ZERO <= sign <= NINE or sign in (POINT, MINUS, PLUS) or sign in (69, 101))  # E, e
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit_inner(cache=True, nogil=True)  # type: ignore[untyped-decorator]
 def _number(data: Bytes, first: int, end: int) -> int:
     """Returns the kind of the number in data[first:end]; decimals of up to 15 digits are distinct floats."""
     at = first + (data[first] == MINUS)

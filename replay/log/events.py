@@ -77,6 +77,7 @@ EVENT_TYPES: dict[str, EventType] = {
         ("decision_requested", 1, payloads.DecisionRequested),
         ("mode_changed", 1, payloads.ModeChanged),
         ("rollback_requested", 1, payloads.RollbackRequested),
+        ("jobs_changed", 1, payloads.JobsChanged),
         ("order_given", 1, payloads.OrderGiven),
         ("order_closed", 1, payloads.OrderClosed),
         ("run_finished", 1, payloads.RunFinished),

@@ -387,6 +387,16 @@ class RollbackRequested(Payload):
     reason: str = Field(description="why, in words")
 
 
+class JobsChanged(Payload):
+    """Jobs were submitted to the queue of a service or cancelled, or the site reported starts and ends."""
+
+    client: str = Field(description="name of the token that told it; empty: none was asked for")
+    changes: list[Object] = Field(
+        description="kind (submit, cancel, start or end), id and epoch_ns of each; submit: gpus, estimate_s, "
+        "user; start: gpus by domain"
+    )
+
+
 class OrderGiven(Payload):
     """The job is ordered to go to a plan."""
 

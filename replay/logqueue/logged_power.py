@@ -5,7 +5,7 @@ the log alone. Events: `power_changed`, each step of the power at the meter, and
 one an owner, whose exact integers sum to the integrals of the steps.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -13,10 +13,11 @@ import numpy as np
 from ingest.core.errors import UsageError
 from twin.power.accounts import Account, accounts, charged
 from twin.power.conversion import ConversionChain, ConversionStage, EfficiencyCurve, Overhead
-from twin.power.powered_queue import PowerChoices
+from twin.power.powered_queue import Owner, PowerChoices
 from twin.power.signals import CARBON, PRICE, Signal, SignalKind
 from twin.power.site_power import PowerModel, site_power
 from twin.power.step_series import StepSeries
+from twin.queue.jobs import UNKNOWN, QueueJobs
 from twin.queue.simulation import QueueSchedule
 
 Json = dict[str, Any]
@@ -40,6 +41,7 @@ def to_json(choices: PowerChoices) -> Json:
         "model": {"name": model.name, "idle_mw": model.idle_mw, "job_mw": model.job_mw},
         "stages": [_stage_to_json(one) for one in model.chain.stages],
         "carbon": _signal_to_json(choices.carbon), "price": _signal_to_json(choices.price),
+        **({} if choices.owner == "user" else {"owner": choices.owner}),
     }  # fmt: skip
 
 
@@ -49,7 +51,15 @@ def from_json(stored: Json) -> PowerChoices:
     carbon, price = (
         _signal_from_json(kind, stored[key]) for key, kind in (("carbon", CARBON), ("price", PRICE))
     )
-    return PowerChoices(PowerModel(**stored["model"], chain=chain), carbon=carbon, price=price)
+    model = PowerModel(**stored["model"], chain=chain)
+    return PowerChoices(model, carbon=carbon, price=price, owner=stored.get("owner", "user"))
+
+
+def owners_of(owner: Owner, jobs: QueueJobs, user: Callable[[int], str | None]) -> list[str]:
+    """Returns the user or the group of each job (n,) by name; `user` names one by number."""
+    if owner == "user":
+        return [user(number) or NO_OWNER for number in jobs.user.tolist()]
+    return [NO_OWNER if one == UNKNOWN else str(one) for one in jobs.account.tolist()]
 
 
 def _stage_to_json(stage: ConversionStage) -> Json:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from ingest.core.errors import UsageError
 from ingest.core.progress import SILENT, Progress
@@ -15,21 +15,19 @@ from policy.placement.registry import placement
 from policy.queue.registry import recipe
 from replay.logqueue import logged_power, on_nodes, run_events
 from replay.logqueue.comparison import USUAL, read_to_json
-from replay.logqueue.logged_power import NO_OWNER
+from replay.logqueue.logged_power import NO_OWNER, owners_of
 from replay.logqueue.run_events import NO_ORIGIN, QueueOrigin
 from twin.nodes.on_nodes import simulate_on_nodes
 from twin.power.accounts import Account, accounts, charged
 from twin.power.conversion import SUPPLIES
 from twin.power.figures import PowerFigures, power_figures
 from twin.power.node_power import mean_power, node_site_power
-from twin.power.powered_queue import PowerChoices, PoweredSchedule, simulate_with_power
+from twin.power.powered_queue import Owner, PowerChoices, PoweredSchedule, simulate_with_power
 from twin.power.site_power import MW_PER_W
 from twin.queue.jobs import UNKNOWN, Prediction
 from twin.queue.metrics import QueueFigures, figures
 from twin.queue.rules import PREDICTSIM, QueueRules
 from twin.workload.selection import LogJobs, select
-
-Owner = Literal["user", "group"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,7 +98,8 @@ def compare_with_power(
 ) -> PoweredComparison:  # fmt: skip
     """Returns what each scheduler makes of the jobs of a log, and what its site draws; with `owner` also an
     account for each user or group. `supplies`: power supplies of `twin.power.conversion.SUPPLIES`. With
-    `keep` each schedule is a run of that store, with its power and an account of each user; not with limits.
+    `keep` each schedule is a run of that store, with its power and an account of each user or group; not with
+    limits.
 
     Raises:
         InputError: the log cannot be read or has no job. NotFoundError: the lake has none.
@@ -116,8 +115,7 @@ def compare_with_power(
         choices = replace(choices, model=model)
     if keep is not None:
         logged_power.to_json(choices)  # refuses limits before anything is played
-        if owner == "group":
-            raise UsageError("--keep: a run knows the user of a job, not its group; take --ledger user")
+        choices = replace(choices, owner=owner or "user")
     ways = [choices.unlimited(), choices] if choices.limited else [choices]
     results = []
     progress.start(len(recipes) * len(ways), "queue with power", "schedules")
@@ -190,8 +188,7 @@ def _result(
 def _owners(read: SwfLog, log: LogJobs, owner: Owner) -> list[str]:
     """Returns the user or the group of each job, by name."""
     if owner == "user":
-        numbers = log.jobs.user.tolist()
-        return [NO_OWNER if one == UNKNOWN else log.users.get(one, str(one)) for one in numbers]
+        return owners_of(owner, log.jobs, run_events.JobNames(log.ids, log.users).user)
     group = dict(zip(read.column("job").tolist(), read.column("group").tolist(), strict=True))
     found = (int(group[number]) for number in log.jobs.number.tolist())
     return [NO_OWNER if one == UNKNOWN else str(one) for one in found]

@@ -21,7 +21,7 @@ from ingest.parsing.reader import Reject
 from replay.log.run_log import RunWriter
 from replay.logqueue import logged_nodes, logged_power, logged_sites
 from replay.logqueue.logged_nodes import NODES
-from replay.logqueue.logged_power import NO_OWNER, POWER
+from replay.logqueue.logged_power import POWER
 from replay.logqueue.logged_sites import SITES
 from replay.store import run_index
 from replay.store.event_sinks import Sink
@@ -144,7 +144,7 @@ def _size_of(done: AnySchedule) -> int:
 
 def ends_of(done: AnySchedule) -> Int:
     """Returns the ends of jobs (n,), nanoseconds."""
-    return done.end_ns if isinstance(done, SiteSchedule) else done.start_ns + done.jobs.run_ns
+    return done.end_ns
 
 
 def header_of(
@@ -191,7 +191,7 @@ def emit(
     for one in left_out:
         row = {"row": one.row, "column": one.column, "raw": one.raw}
         sink.append(0, "job_failed", {"reason": one.reason, "gpus": [0], "spec": row}, job=one.raw)
-    parts = (_failures(done, names, failed), _changes(done, names), _power(done, header, names))
+    parts = (_failures(done, names, failed), changes(done, names), _power(done, header, names))
     for time_ns, kind, payload, job in merge(*parts, key=itemgetter(0)):
         sink.append(time_ns, kind, payload, job=job)
     sink.finish(totals(done), sim_ns=int(ends_of(done).max()))
@@ -214,8 +214,10 @@ def figures_of(done: AnySchedule) -> Json:
     return (node_figures(done) if isinstance(done, NodeSchedule) else figures(done)).to_json()
 
 
-def _changes(done: AnySchedule, names: JobNames) -> Iterator[tuple[int, str, Json, str]]:
-    """Yields (time, type, payload, job) of all jobs in order; at one instant submissions, ends, starts."""
+def changes(done: AnySchedule, names: JobNames) -> Iterator[tuple[int, str, Json, str]]:
+    """Yields (time, type, payload, job) of all jobs in order; at one instant submissions, ends, starts.
+
+    On nodes that were out it yields the last run of each job."""
     jobs, count = done.jobs, len(done.jobs)
     times = np.concatenate((jobs.submit_ns, ends_of(done), done.start_ns))
     kinds = np.repeat((SUBMITTED, ENDED, STARTED), count)
@@ -247,8 +249,8 @@ def _power(done: AnySchedule, header: Header, names: JobNames) -> Iterator[logge
     if stored is None:
         return iter(())
     assert isinstance(done, QueueSchedule), "power is kept of a pool"
-    owners = [names.user(number) or NO_OWNER for number in done.jobs.user.tolist()]
-    return logged_power.events(done, logged_power.from_json(stored), owners)
+    choices = logged_power.from_json(stored)
+    return logged_power.events(done, choices, logged_power.owners_of(choices.owner, done.jobs, names.user))
 
 
 def _failures(done: AnySchedule, names: JobNames, failed: FailedStarts) -> list[tuple[int, str, Json, str]]:

@@ -61,6 +61,7 @@ class ChangingComparison:
             "prediction": self.prediction,
             "rules": INSTANT.name,
             "changes": rules.name,
+            "uplinks": None if self.world.uplinks is None else list(self.world.uplinks.capacity),
             "most_preemptions_allowed": rules.most_preemptions,
             "results": [
                 {"policy": name, "run": None, **one.to_json(), "intervals": None}
@@ -73,13 +74,14 @@ class ChangingComparison:
 def compare_changing(
     source: Path | LakeJobs, policies: Sequence[str], *, rules: ChangeRules, processors: int | None = None,
     nodes: str | None = None, prediction: Prediction = "estimate", profiles: RunProfiles | None = None,
-    progress: Progress = SILENT,
+    oversubscription: float | None = None, progress: Progress = SILENT,
 ) -> ChangingComparison:  # fmt: skip
     """Returns what each scheduler makes of the jobs of a log; one that leaves running jobs alone (easy) is
     played beside them on a pool.
 
     `profiles` of a folder of throughput tables (ElasticFlow) let jobs run on other sizes; others give run
-    times to a list that has none.
+    times to a list that has none. `oversubscription`: network of the nodes of a rack over what its uplink
+    carries, which jobs share; None: nobody waits for a link.
 
     Raises:
         InputError: the log cannot be read or has no job. NotFoundError: the lake has none.
@@ -92,6 +94,9 @@ def compare_changing(
         log, world = by_goodput(goodput_jobs.read(source, profiles, asked), asked, rules, prediction)
     else:
         log, world = _by_runs(source, asked, rules, processors, prediction, profiles)
+    if oversubscription is not None:
+        links, note = asked.uplinks(world, oversubscription)
+        log, world = replace(log, notes=(*log.notes, note)), replace(world, uplinks=links)
     for name in names:
         _check(name, world, nodes)
     progress.start(len(names), "queue", "schedulers")
@@ -223,6 +228,8 @@ def _check(name: str, world: SharingWorld, nodes: str | None) -> None:
                 f"{name} leaves running jobs alone: play it on nodes without --changes, or here on a pool"
             )
         return
+    if registry.RECIPES[name].by_links and world.uplinks is None:
+        raise UsageError(f"policy {name}: jobs share no link; add --oversubscription, with racks in --nodes")
     if registry.RECIPES[name].by_deadline and (world.jobs.deadline_ns < 0).all():
         raise UsageError(f"policy {name}: no job has a deadline; take another")
 

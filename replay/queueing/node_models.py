@@ -12,18 +12,21 @@ from ingest.readers.job_logs import LakeJobs
 from replay.logqueue.on_nodes import cluster_named
 from twin.queue.jobs import Float, Int
 from twin.sharing.changes import PPM
+from twin.sharing.engine import SharingWorld
 from twin.sharing.kinds import NodeKinds
+from twin.sharing.uplinks import Uplinks, patterns_of
 from twin.workload.selection import LogJobs
 
 
 @dataclass(frozen=True, slots=True)
 class NodesAsked:
     """Nodes as `--nodes` says: GPU model and GPUs of each (nodes,), GPUs of the largest (None: one pool,
-    whose size the log says), and what is to be known of them."""
+    whose size the log says), what is to be known of them, and the rack of each (nodes,)."""
 
     models: tuple[str, ...] = ("",)
     each: tuple[int, ...] = ()
     notes: tuple[str, ...] = ()
+    rack: tuple[int, ...] = (0,)
 
     @classmethod
     def parse(cls, nodes: str | None) -> "NodesAsked":
@@ -36,7 +39,7 @@ class NodesAsked:
             return cls()
         cluster, notes = cluster_named(nodes)
         models = tuple(cluster.models[one] for one in cluster.model.tolist())
-        return cls(models, tuple(cluster.gpus.tolist()), notes)
+        return cls(models, tuple(cluster.gpus.tolist()), notes, tuple(cluster.rack.tolist()))
 
     @property
     def size(self) -> int | None:
@@ -47,6 +50,30 @@ class NodesAsked:
     def sizes(self) -> Int | None:
         """GPUs of each node (nodes,), None where all have the same."""
         return np.array(self.each, np.int64) if len(set(self.each)) > 1 else None
+
+    def uplinks(self, world: SharingWorld, times: float) -> tuple[Uplinks, str]:
+        """Returns the uplinks of the racks, which carry the network of their nodes over `times`, and what is
+        to be known of them.
+
+        Raises:
+            UsageError: there are no two racks, or no job says how long it is on the network.
+        """
+        if max(self.rack) < 1:
+            raise UsageError(
+                "--oversubscription: jobs share uplinks of racks; say RACKS x NODES x GPUS MODEL in --nodes"
+            )
+        patterns = patterns_of(world.speeds.iteration, world.speeds.stages)
+        known = sum(one is not None for one in patterns)
+        if not known:
+            raise UsageError(
+                "--oversubscription: no job of the log says how long it is on the network; take a list of "
+                "Muri, which has times of stages"
+            )
+        made = Uplinks.oversubscribed(np.array(self.rack, np.int64), times, patterns)
+        return made, (
+            f"uplinks of {max(self.rack) + 1} racks, oversubscribed {times:g} times, shared by jobs that lie "
+            f"in several; {known:,} of {len(patterns):,} jobs say how long they are on the network"
+        )
 
     def __len__(self) -> int:
         return len(self.models)

@@ -24,10 +24,13 @@ SITE_POWER = SqlView(
 
 LEDGER = SqlView(
     "ledger",
-    "an account of a queue run whose power was kept: a user, or the site while nobody runs",
+    "an account of a queue run whose power was kept: a user or group, or the site while nobody runs",
     (
         RUN,
-        ("owner", "user; `unknown` for jobs without one; `idle site` for the time in which no job runs"),
+        (
+            "owner",
+            "user, or group of --ledger group; `unknown` for jobs without one; `idle site`: no job runs",
+        ),
         ("jobs", "jobs of the owner"),
         ("gpu_h", "hours of a processor"),
         ("energy_kwh", "at the meter"),

@@ -7,7 +7,7 @@ from importlib import metadata
 
 from fastapi import FastAPI
 
-from service.api import decision_routes, errors, state_routes, telemetry_routes
+from service.api import decision_routes, errors, job_routes, state_routes, telemetry_routes
 from service.api.limits import LimitBody, LimitRate, RequestLimits
 from service.api.metrics import ServiceMetrics
 from service.api.stream import Hub
@@ -46,7 +46,7 @@ def make_app(session: Session, settings: ApiSettings, feeders: Sequence[Feeder] 
     app.state.session, app.state.tokens, app.state.hub = session, settings.tokens, hub
     app.state.metrics = ServiceMetrics(session, hub, feeders)
     session.listeners.append(hub.publish)
-    for part in (state_routes, telemetry_routes, decision_routes):
+    for part in (state_routes, telemetry_routes, decision_routes, job_routes):
         app.include_router(part.router)
     errors.install(app)
     app.add_middleware(LimitBody, limits=settings.limits)

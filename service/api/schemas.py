@@ -86,6 +86,40 @@ class Accepted(BaseModel):
     duplicate: bool
 
 
+class JobChanges(BaseModel):
+    """Answer to changes of the queue, durable when it is sent; `unchanged`: they were made before."""
+
+    accepted: int
+    unchanged: int
+    refused: list[RefusedItem]
+
+
+class JobLine(BaseModel):
+    """A job of the queue; the last three fields are of jobs that wait: null where nobody knows."""
+
+    id: str
+    state: Literal["waiting", "running", "ended", "cancelled"]
+    gpus: int
+    estimate_s: float
+    user: str
+    submitted_at: float
+    started_at: float | None
+    closed_at: float | None
+    on: dict[str, int] | None
+    starts_in_s: float | None
+    domain: str | None
+    reason: str
+
+
+class JobList(BaseModel):
+    """The queue: `at` and times of jobs are seconds since the epoch."""
+
+    at: float
+    scheduler: str
+    free_gpus: dict[str, int]
+    jobs: list[JobLine]
+
+
 class OrderBody(BaseModel):
     """An order that waits for the job."""
 

@@ -36,6 +36,10 @@ class Intake:
         self.accepted = 0
         self.refused = 0
 
+    def epoch_ns(self, now_ns: int) -> int:
+        """Returns a time of the run as nanoseconds since the epoch."""
+        return self._origin_ns + now_ns
+
     def answer(self, key: str) -> Json | None:
         """Returns what was answered to the batch of this key; None where it is new."""
         known = self._answers.get(key)

@@ -16,11 +16,13 @@ class FoundRun(NamedTuple):
     header: Header
     setup: PreparedScenario
     notes: tuple[str, ...]
+    left: str | None = None
+    """Run that a new one takes the place of; its jobs go on waiting in the new one."""
 
 
 def found(store: Path, header: Header, setup: PreparedScenario) -> FoundRun:
     """Returns the unfinished run of this configuration that can be gone on with, or a new one."""
-    scenario, notes = setup.scenario.name, tuple[str, ...]()
+    scenario, notes, left = setup.scenario.name, tuple[str, ...](), None
     for run in reversed(
         run_index.same_config(store, scenario, header.policy, header.seed, header.config_digest)
     ):
@@ -34,7 +36,7 @@ def found(store: Path, header: Header, setup: PreparedScenario) -> FoundRun:
             why = "the measurements have changed"
         if not why:
             return FoundRun(run, stored, then, ())
-        notes = (f"{run} is left as it is: {why} since; a new run begins",)
+        notes, left = (f"{run} is left as it is: {why} since; a new run begins",), run
         break
     new = run_index.new_id(store, scenario, header.policy, header.seed, header.config_digest)
-    return FoundRun(new, header, setup, notes)
+    return FoundRun(new, header, setup, notes, left)

@@ -35,6 +35,7 @@ from service.session.account_book import AccountBook
 from service.session.clock import LiveClock
 from service.session.inbox import Closed, Inbox, Request, StoppedError
 from service.session.intake import Intake
+from service.session.job_book import JobBook
 from service.session.live_state import LiveState, Published, published
 from service.session.observation import Batch, ItemReader
 from twin.core.facts import Fact
@@ -75,7 +76,8 @@ class Session:
             raise UsageError(f"{scenario.name} has several jobs; a service takes a scenario with one")
         live = {"origin_epoch_ns": time.time_ns(), "order_s": settings.order_s}
         header = Header(setup.header(), settings.policy, "kernel", digest, True, live=live, made_by="service")
-        self.run_id, self.header, self.setup, self.notes = resumption.found(store, header, setup)
+        self._resumed = resumption.found(store, header, setup)
+        self.run_id, self.header, self.setup, self.notes, _ = self._resumed
         self.reader = ItemReader(self.setup.estimator())
         self.published = Published()
         self.problem = ""
@@ -121,6 +123,10 @@ class Session:
         """Returns a time of the run as seconds since the epoch."""
         return self.state.utc(sim_ns)
 
+    def now_epoch_ns(self) -> int:
+        """Returns the time of the run now, nanoseconds since the epoch."""
+        return self.intake.epoch_ns(self._clock.now_ns())
+
     def next_period_s(self) -> float:
         """Returns the seconds to the next periodic decision."""
         left_ns = self.state.last_period_ns + self.inbox.period_ns - self._clock.now_ns()
@@ -147,6 +153,19 @@ class Session:
             return {**known, "duplicate": False}
 
         return self.inbox.put(Request(fact, answer))
+
+    def change_jobs(self, items: list[Any], client: str = "") -> "Future[Json]":
+        """Returns what became of changes of the queue, when they are durable: `accepted`, `unchanged`,
+        `refused`.
+        """
+        found: list[Json] = []
+
+        def fact(now_ns: int) -> Fact | None:
+            changes, answer = self.jobs.judged(items, self.intake.epoch_ns(now_ns))
+            found.append(answer)
+            return Fact(now_ns, "jobs_changed", {"client": client, "changes": changes}) if changes else None
+
+        return self.inbox.put(Request(fact, lambda: found[0]))
 
     def decide(self, client: str = "") -> "Future[Json]":
         """Returns the decision that is made now, or why none is: `made`, `decision`, `obstacle`."""
@@ -226,6 +245,7 @@ class Session:
         origin_ns = int(live["origin_epoch_ns"])
         self.state = LiveState(origin_ns, telemetry.noise)
         self.intake = Intake(origin_ns)
+        self.jobs = JobBook({one.name: one.gpus for one in self.setup.cluster.domains})
         self.world: ObservedWorld = observed.world_of(self.header, self.setup, self._outside())
         self.accounts = AccountBook(origin_ns)
 
@@ -251,8 +271,7 @@ class Session:
         last_ns, begun = 0, False
         for event in self._stored():
             last_ns = event.sim_ns
-            if event.type == "telemetry_received":
-                self.intake.remember(Fact(event.sim_ns, event.type, event.payload))
+            self._remember(Fact(event.sim_ns, event.type, event.payload))
         for fact in observed.logged(self._stored()):
             begun = True
             yield fact
@@ -260,12 +279,24 @@ class Session:
         self.state.fresh.clear()  # what the log holds is no news
         yield from self._openings(clock) if not begun else ()
         for fact in self.inbox.facts(clock, self.state.last_period_ns, self._commit):
-            if fact.type == "telemetry_received":
-                self.intake.remember(fact)
+            self._remember(fact)
             yield fact
 
+    def _remember(self, fact: Fact) -> None:
+        """Takes what clients told, as it is in the log or will be."""
+        if fact.type == "telemetry_received":
+            self.intake.remember(fact)
+        elif fact.type == "jobs_changed":
+            self.jobs.take(fact.payload["changes"])
+
     def _openings(self, clock: LiveClock) -> Iterator[Fact]:
-        """Yields the first facts of a new run."""
+        """Yields the first facts of a new run; jobs of the run in whose place it comes go on waiting."""
+        if self._resumed.left is not None:
+            before = RunReader(run_index.folder(self.store, self._resumed.left)).events()
+            self.jobs.take([one for e in before if e.type == "jobs_changed" for one in e.payload["changes"]])
+            carried = self.jobs.carried()
+            if carried:
+                yield Fact(clock.now_ns(), "jobs_changed", {"client": "", "changes": carried})
         yield Fact(clock.now_ns(), "decision_requested", {"by": "start", "client": ""})
         if self.settings.mode != "shadow":
             first = {"mode": self.settings.mode, "client": "", "reason": "the service was started so"}

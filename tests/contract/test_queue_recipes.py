@@ -1,14 +1,23 @@
-"""Every recipe under every rule set: the kernel starts each job when the SimPy referee does."""
+"""Every recipe under every rule set: the kernel has the events of the SimPy referee.
+
+`TWIN_FUZZ=1000` sets the number of random queues of each recipe; the default makes a thousand of all.
+"""
+
+import os
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.support.event_streams import of_kernel, of_referee
 from tests.support.queues import PLAYABLE, POOL, RECIPES, queues
 from twin.queue import kernel, referee
 from twin.queue.jobs import PREDICTIONS, Prediction, QueueJobs
+from twin.queue.referee import Happening
 from twin.queue.rules import RULES, QueueRules
-from twin.queue.simulation import simulate
+from twin.queue.simulation import QueueSchedule, simulate
+
+EXAMPLES = int(os.environ.get("TWIN_FUZZ", "16"))
 
 
 def prioritised(jobs: QueueJobs) -> QueueJobs:
@@ -19,8 +28,8 @@ def prioritised(jobs: QueueJobs) -> QueueJobs:
 
 @pytest.mark.parametrize("name", RECIPES)
 @given(jobs=queues(), prediction=st.sampled_from(PREDICTIONS), data=st.data())
-@settings(max_examples=20, deadline=None)
-def test_kernel_and_referee_start_every_job_alike(
+@settings(max_examples=EXAMPLES, deadline=None)
+def test_kernel_and_referee_have_the_same_events(
     name: str, jobs: QueueJobs, prediction: Prediction, data: st.DataObject
 ) -> None:
     rules = data.draw(st.sampled_from(PLAYABLE[name]))
@@ -30,7 +39,10 @@ def test_kernel_and_referee_start_every_job_alike(
         played, predicted, POOL, recipe.keys(prioritised(played), predicted), recipe.backfill, rules,
     )  # fmt: skip
     start, backfilled = kernel.play(*given_both)
-    assert (start.tolist(), backfilled.tolist()) == referee.play(*given_both)
+    happened: list[Happening] = []
+    referee.play(*given_both, happened=happened)
+    done = QueueSchedule(played, POOL, start, backfilled)
+    assert of_kernel(done) == of_referee(happened, done)
 
 
 @pytest.mark.parametrize("name", RECIPES)

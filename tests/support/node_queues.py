@@ -11,13 +11,12 @@ from policy.placement.registry import PLACEMENTS
 from tests.support.queues import PLAYABLE, RECIPES
 from twin.nodes import kernel, referee
 from twin.nodes.faults import faults_of, interruptions
+from twin.nodes.on_nodes import NodeSchedule
 from twin.nodes.outages import NO_OUTAGES, NodeOutages
 from twin.placement.cluster import NodeCluster
 from twin.placement.demands import Demands, possible
-from twin.placement.plain import Piece
-from twin.placement.recipe import Int
 from twin.queue.jobs import PREDICTIONS, QueueJobs
-from twin.queue.referee import Promise, ignore
+from twin.queue.referee import Happening, Promise, ignore
 
 MODELS = ("A100", "V100", "T4")
 
@@ -91,9 +90,8 @@ def outages(draw: st.DrawFn, nodes: int) -> NodeOutages:
 
 def both(
     case: tuple[Any, ...], promise: Promise = ignore, out: NodeOutages = NO_OUTAGES, interval_s: int = 0
-) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
-    """Returns starts, who overtook, places, and runs that faults ended, of the kernel and of the referee,
-    which says reservations."""
+) -> tuple[NodeSchedule, list[Happening]]:
+    """Returns the schedule of the kernel, and what happened in the referee, which says reservations."""
     jobs, asked, cluster, placement, recipe, rules, prediction, seed = case
     played = jobs.cut_at_estimate() if rules.cuts else jobs
     predicted = played.predicted_ns(prediction)
@@ -101,18 +99,10 @@ def both(
     site = kernel.site_of(cluster, asked, placement, seed)
     faults = faults_of(out, len(cluster), interval_s * NS_PER_S, 16 * len(jobs), 400 * len(jobs))
     start, overtook = kernel.play(played, predicted, site, keys, recipe.backfill, rules, faults)
-    width = int(cluster.gpus.max())
-    places = [_pieces(site.slots, site.first, job, width) for job in range(len(jobs))]
-    found = interruptions(faults, site.first)
-    columns = (found.job, found.start_ns, found.end_ns, found.kept_ns, found.backfilled)
-    rows = list(zip(*(column.tolist() for column in columns), strict=True))
-    broken = [(*row, _pieces(found.slots, found.first, at, width)) for at, row in enumerate(rows)]
-    plain = referee.play(
+    broken, happened = interruptions(faults, site.first), list[Happening]()
+    done = NodeSchedule(played, cluster, asked, start, overtook, site.first, site.slots, out, broken)
+    referee.play(
         played, predicted, cluster, asked, placement, keys, recipe.backfill, rules, seed, promise, out,
-        interval_s * NS_PER_S,
+        interval_s * NS_PER_S, happened,
     )  # fmt: skip
-    return (start.tolist(), overtook.tolist(), places, broken), plain
-
-
-def _pieces(slots: Int, first: Int, at: int, width: int) -> list[Piece]:
-    return [divmod(int(slot), width) for slot in slots[first[at] : first[at + 1]]]
+    return done, happened

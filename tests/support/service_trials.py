@@ -23,6 +23,8 @@ class RememberingClient:
     names: tuple[str, ...] = NAMES
     batches: dict[str, tuple[list[Any], dict[str, Any]]] = field(default_factory=dict)
     decisions: dict[int, dict[str, Any]] = field(default_factory=dict)
+    jobs: dict[str, str] = field(default_factory=dict)
+    """State of every job whose change was acknowledged."""
     unsure: dict[str, list[Any]] = field(default_factory=dict)
     """Batches whose answer never came."""
 
@@ -38,6 +40,25 @@ class RememberingClient:
                     return
                 self.batches[key] = items, answer
                 del self.unsure[key]
+
+    def submit(self, address: str, name: str) -> None:
+        """Submits job after job; every second one starts."""
+        with httpx.Client(base_url=address, timeout=60) as http:
+            for number in range(1_000):
+                one = f"{name}-{number}"
+                items: list[dict[str, Any]] = [{"kind": "submit", "id": one, "gpus": 1, "estimate_s": 60}]
+                if number % 2:
+                    items.append({"kind": "start", "id": one, "gpus": {self.names[0]: 1}})
+                try:
+                    answer = http.post("/v1/jobs", json=items)
+                except httpx.TransportError:
+                    return
+                if answer.status_code == 429:
+                    time.sleep(0.1)
+                    continue
+                assert answer.raise_for_status().json()["accepted"] == len(items)
+                self.jobs[one] = "running" if number % 2 else "waiting"
+                time.sleep(0.02)
 
     def decide(self, address: str) -> None:
         """Asks for decision after decision."""
@@ -56,11 +77,12 @@ class RememberingClient:
                 assert same["seq"] == decision["seq"] and same["at"] == decision["at"]
 
     def load(self, address: str, name: str, *, after: Callable[[], object]) -> None:
-        """Pushes with two threads and asks for decisions with one; calls `after` once a batch more is
-        acknowledged, which has to end the service.
+        """Pushes with two threads, asks for decisions and submits jobs with one each; calls `after` once a
+        batch more is acknowledged, which has to end the service.
         """
         work = [threading.Thread(target=self.push, args=(address, f"{name}-{n}")) for n in range(2)]
         work.append(threading.Thread(target=self.decide, args=(address,)))
+        work.append(threading.Thread(target=self.submit, args=(address, name)))
         for one in work:
             one.start()
         before, end = len(self.batches), time.monotonic() + 60
@@ -77,6 +99,9 @@ class RememberingClient:
                 assert self.sent(http, key, items) == {**answer, "duplicate": True}
             for key, items in self.unsure.items():  # as the hook does
                 assert self.sent(http, key, items)["key"] == key
+            again = [{"kind": "submit", "id": job, "gpus": 1, "estimate_s": 60} for job in self.jobs]
+            answered = http.post("/v1/jobs", json=again).raise_for_status().json()
+            assert answered == {"accepted": 0, "unchanged": len(again), "refused": []}
 
     @staticmethod
     def sent(http: httpx.Client, key: str, items: list[Any]) -> dict[str, Any]:
@@ -102,6 +127,11 @@ def check_log(store: Path, client: RememberingClient) -> None:
     assert [e.payload["number"] for e in events if e.type == "decided"] == [*range(len(decided))]
     for number, decision in client.decisions.items():
         assert decided[number].seq == decision["seq"] and decided[number].payload["plan"] == decision["plan"]
+    changes = [one for e in events if e.type == "jobs_changed" for one in e.payload["changes"]]
+    made = [(one["kind"], one["id"]) for one in changes]
+    assert len(made) == len(set(made))
+    for job, state in client.jobs.items():
+        assert ("submit", job) in made and (("start", job) in made) == (state == "running")
     reader = RunReader(run_index.folder(store, run))
     assert reader.verify() == []
     report = audit(store, run)  # every event made again from what came from outside

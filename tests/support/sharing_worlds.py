@@ -10,6 +10,7 @@ from twin.sharing.curves import SpeedCurve, SpeedCurves
 from twin.sharing.engine import SharingWorld
 from twin.sharing.kinds import NodeKinds
 from twin.sharing.speeds import MeasuredSpeeds
+from twin.sharing.uplinks import Uplinks, patterns_of
 
 STAGES = ((0, 0, 0), (446, 8, 0), (1, 160, 18), (87, 67, 131), (30, 30, 30))
 """Stages of iterations, milliseconds; zeros: not measured."""
@@ -17,6 +18,9 @@ CURVES = (
     SpeedCurve("linear", np.array([1, 8]), np.array([1.0, 8.0])),
     SpeedCurve("bending", np.array([1, 2, 4, 8]), np.array([1.0, 1.8, 2.9, 2.8])),
 )
+
+LONGEST_PAUSE_S = 46
+"""Of `pauses_ns`; under `paid` one who is asked more often than that may restart jobs for ever."""
 
 
 @st.composite
@@ -59,10 +63,13 @@ def sharing_worlds(
             of_node,
             of_job,
             tuned=draw(st.booleans()),
-            refresh_s=max(top // 7, 1),
+            refresh_s=max(top // 7, LONGEST_PAUSE_S + 4),
             samples=20.0 * top,
         )
+    uplinks = None
+    if nodes > 1 and goodput is None and draw(st.booleans()):
+        uplinks = Uplinks.oversubscribed(np.arange(nodes) % 2, 1.5, patterns_of(speeds.iteration, stages))
     return SharingWorld(
         jobs, jobs.estimate_ns, pauses_ns(models, jobs.processors), nodes, size, chosen, speeds, kinds, sizes,
-        goodput,
+        goodput, uplinks,
     )  # fmt: skip

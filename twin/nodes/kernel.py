@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ingest.core.compiled import njit
+from ingest.core.compiled import njit, njit_inner
 from ingest.core.errors import UsageError
 from twin.nodes.faults import CURSOR, Faults, block, ended_by, faults_of, interrupt, requeue, unblock
 from twin.nodes.outages import FAULT, NO_OUTAGES, UP
@@ -57,6 +57,8 @@ GIVEN, CHANGED, SUBMITTED, RECOUNT, HEAD = range(5)
 at how many the mix of tasks is counted anew, and the head that `delaying` is about."""
 AFTER_END, AFTER_OUTAGE = np.int64(1), np.int64(2)
 """Values of `Pool.now[ENDED]`: some job has ended since the last pass, some node has changed."""
+NOBODY, BEGINNING = np.int64(-1), np.int64(0)
+"""No job, and the first. Not plain numbers: numba compiles a function anew for each literal."""
 
 
 class ClusterState(NamedTuple):
@@ -133,7 +135,7 @@ def play(
 def _play(jobs: Inputs, flags: Flags, pool: Pool, site: ClusterState, faults: Faults) -> bool:
     """Runs until every job has ended; returns False if time runs out."""
     count, now, next_of = len(jobs.submit), pool.now, faults.counts
-    arrived = 0
+    arrived = BEGINNING
     while arrived < count or now[RUNNING] or now[WAITING]:
         submission = jobs.submit[arrived] if arrived < count else NOT_YET
         end = pool.end_at[now[RUNNING] - 1] if now[RUNNING] else NOT_YET
@@ -145,7 +147,7 @@ def _play(jobs: Inputs, flags: Flags, pool: Pool, site: ClusterState, faults: Fa
             _change_nodes(jobs, flags, pool, site, faults, time)
             end = pool.end_at[now[RUNNING] - 1] if now[RUNNING] else NOT_YET
             if flags.passes_each_event or min(submission, end) > time:
-                _pass(jobs, flags, pool, site, time, -1)
+                _pass(jobs, flags, pool, site, time, NOBODY)
                 now[ENDED] = 0
                 if time > LATEST_NS or site.booked.listed[1]:
                     return False
@@ -169,7 +171,7 @@ def _play(jobs: Inputs, flags: Flags, pool: Pool, site: ClusterState, faults: Fa
     return True
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit_inner(cache=True, nogil=True)  # type: ignore[untyped-decorator]
 def _change_nodes(
     jobs: Inputs, flags: Flags, pool: Pool, site: ClusterState, faults: Faults, time: int
 ) -> None:
@@ -199,7 +201,7 @@ def _change_nodes(
     pool.now[ENDED], pool.now[SETTLED] = AFTER_OUTAGE, 0
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit_inner(cache=True, nogil=True)  # type: ignore[untyped-decorator]
 def _count_task(site: ClusterState, job: int) -> None:
     """Counts the task of a job; the mix is made anew whenever the jobs have doubled."""
     tally = site.tally
@@ -213,13 +215,13 @@ def _count_task(site: ClusterState, job: int) -> None:
         site.rule.seen[:] = -1
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit_inner(cache=True, nogil=True)  # type: ignore[untyped-decorator]
 def _move(nodes: Nodes, site: ClusterState, job: int, sign: int) -> None:
     """Takes the slots of a job on nodes (sign -1), or gives them back (sign 1)."""
     move(nodes, site.wants, site.class_of[job], site.slots[site.first[job] : site.first[job + 1]], sign)
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit_inner(cache=True, nogil=True)  # type: ignore[untyped-decorator]
 def _free(site: ClusterState, job: int) -> None:
     """Gives back what a job holds."""
     _move(site.nodes, site, job, GIVE)
@@ -228,7 +230,7 @@ def _free(site: ClusterState, job: int) -> None:
     site.tally[CHANGED] += 1
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit_inner(cache=True, nogil=True)  # type: ignore[untyped-decorator]
 def _end(jobs: Inputs, flags: Flags, pool: Pool, site: ClusterState) -> None:
     """Ends the running job that ends first, of several the one that started first."""
     now = pool.now
@@ -242,7 +244,7 @@ def _end(jobs: Inputs, flags: Flags, pool: Pool, site: ClusterState) -> None:
     now[ENDED], now[SETTLED] = max(now[ENDED], AFTER_END), 0
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit_inner(cache=True, nogil=True)  # type: ignore[untyped-decorator]
 def _fits(site: ClusterState, kind: int) -> bool:
     """Returns True if a class can be placed now; what did not fit is not asked again until something is
     free."""
@@ -254,7 +256,7 @@ def _fits(site: ClusterState, kind: int) -> bool:
     return False
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit_inner(cache=True, nogil=True)  # type: ignore[untyped-decorator]
 def _put(site: ClusterState, job: int) -> None:
     """Places a job that fits."""
     slots = site.slots[site.first[job] : site.first[job + 1]]
@@ -262,14 +264,14 @@ def _put(site: ClusterState, job: int) -> None:
     site.tally[CHANGED] += 1
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit_inner(cache=True, nogil=True)  # type: ignore[untyped-decorator]
 def _start(jobs: Inputs, flags: Flags, pool: Pool, job: int, time: int) -> None:
     """Starts a job that has its place, and takes it out of the queue."""
     take_out(pool, place_of(pool, job))
     run(jobs, flags, pool, job, time)
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit_inner(cache=True, nogil=True)  # type: ignore[untyped-decorator]
 def _pass(jobs: Inputs, flags: Flags, pool: Pool, site: ClusterState, time: int, new: int) -> None:
     """One scheduling pass; `new` is the job whose submission is all that happened, else -1."""
     now, queue = pool.now, pool.queue
@@ -301,7 +303,7 @@ def _pass(jobs: Inputs, flags: Flags, pool: Pool, site: ClusterState, time: int,
         now[SETTLED] = not (overtaken or flags.power or flags.usage or flags.commits)
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit_inner(cache=True, nogil=True)  # type: ignore[untyped-decorator]
 def _overtake(jobs: Inputs, flags: Flags, pool: Pool, site: ClusterState, time: int) -> bool:
     """Reserves for the head of the queue, which does not fit, and tries every other job once; returns True
     if one started."""
@@ -330,7 +332,7 @@ def _overtake(jobs: Inputs, flags: Flags, pool: Pool, site: ClusterState, time: 
     return overtaken
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit_inner(cache=True, nogil=True)  # type: ignore[untyped-decorator]
 def _overtakes(jobs: Inputs, flags: Flags, pool: Pool, site: ClusterState, job: int, time: int) -> bool:
     """Starts a job that is not the head, if it fits and does not delay the head; returns True if it did."""
     now, kind, tally = pool.now, site.class_of[job], site.tally
@@ -354,7 +356,7 @@ def _overtakes(jobs: Inputs, flags: Flags, pool: Pool, site: ClusterState, job: 
     return True
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit_inner(cache=True, nogil=True)  # type: ignore[untyped-decorator]
 def _reserve(flags: Flags, pool: Pool, site: ClusterState, head: int) -> None:
     """Finds when a job fits, by the predicted ends; leaves the nodes as they are then. If it fits on no nodes
     that are not out, nobody is late for it."""
@@ -370,7 +372,7 @@ def _reserve(flags: Flags, pool: Pool, site: ClusterState, head: int) -> None:
     now[LATEST] = NOT_YET
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit_inner(cache=True, nogil=True)  # type: ignore[untyped-decorator]
 def _book(jobs: Inputs, site: ClusterState, job: int, time: int) -> None:
     """Gives a waiting job the earliest place."""
     book(
@@ -379,7 +381,7 @@ def _book(jobs: Inputs, site: ClusterState, job: int, time: int) -> None:
     )  # fmt: skip
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit_inner(cache=True, nogil=True)  # type: ignore[untyped-decorator]
 def _start_booked(jobs: Inputs, flags: Flags, pool: Pool, site: ClusterState, time: int) -> None:
     """Gives every waiting job its place, those that have one first, if some job has ended, or all in order,
     if some node has changed; starts those whose place begins now."""

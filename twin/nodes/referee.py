@@ -17,7 +17,7 @@ from twin.placement.plain import Piece, PlainNodes, at_least
 from twin.placement.recipe import PlacementRecipe
 from twin.queue.jobs import Int, QueueJobs
 from twin.queue.recipe import Backfill, OrderKeys
-from twin.queue.referee import EARLY, Promise, Referee, ignore
+from twin.queue.referee import BACK, EARLY, KILLED, OUT, Happening, Promise, Referee, ignore
 from twin.queue.rules import QueueRules
 from twin.queue.usage import Run
 
@@ -56,6 +56,7 @@ class _NodeReferee(Referee):
     def change_nodes(self, changes: list[tuple[int, int]]) -> None:
         """Takes nodes out and gives them back; a fault ends the jobs on its node for now."""
         for n, kind in changes:
+            self.note(BACK if kind == UP else OUT, n)
             for nodes in (self.site, self.empty):
                 nodes.nodes[n].outages += -1 if kind == UP else 1
             hit = [job for job, pieces in self.held.items() if n in [node for node, _ in pieces]]
@@ -74,6 +75,7 @@ class _NodeReferee(Referee):
         kept = (now - begin) // every * every if every else 0
         self.broken.append((job, begin, now, kept, job in self.overtook, self.laid[job]))
         self.overtook.discard(job)
+        self.note(KILLED, job, kept)
         self.run_ns[job] -= kept
         self.expected[job] = max(self.expected[job] - kept, min(self.expected[job], 1))
         self.queue.append(job)
@@ -122,6 +124,9 @@ class _NodeReferee(Referee):
         if job not in self.held:
             self.place(job)
         super().start(job, overtakes)
+
+    def places_of(self, job: int) -> list[tuple[int, int]] | None:
+        return [(int(node), int(gpu)) for node, gpu in self.laid[job]]
 
     def overtake(self) -> None:
         head = self.chosen[0] if self.chosen else self.queue[0]
@@ -195,15 +200,18 @@ def play(
     jobs: QueueJobs, predicted: Int, cluster: NodeCluster, demands: Demands, placement: PlacementRecipe,
     keys: OrderKeys, backfill: Backfill, rules: QueueRules, seed: int = 0, promise: Promise = ignore,
     outages: NodeOutages = NO_OUTAGES, checkpoint_interval_ns: int = 0,
+    happened: list[Happening] | None = None,
 ) -> tuple[list[int], list[bool], list[list[Piece]], list[Broken]]:  # fmt: skip
     """Returns start, nanoseconds, of each job's last run, which of them overtook the head, the node and GPU
-    of each of its pieces, and the runs that faults ended."""
+    of each of its pieces, and the runs that faults ended; what happens is added to `happened`."""
     nodes = PlainNodes(cluster, demands, placement, seed)
     referee = _NodeReferee(
         jobs, predicted, 1, keys, backfill, rules, promise, nodes=nodes, class_of=demands.class_of,
         outages=outages, checkpoint_interval_ns=checkpoint_interval_ns,
     )  # fmt: skip
     referee.play()
+    if happened is not None:
+        happened += referee.happened
     everyone = range(len(jobs))
     return (
         [referee.started[job] for job in everyone], [job in referee.overtook for job in everyone],

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ingest.core.compiled import njit
+from ingest.core.compiled import njit, njit_inner
 from twin.placement.cluster import MILLI, NodeCluster
 from twin.placement.demands import Demands, Mix, Wants, gangs_of
 from twin.placement.nodes import ANY, NONE, ONE, TAKE, Nodes, find_able, gang_place, single, take
@@ -67,7 +67,7 @@ def put(nodes: Nodes, wants: Wants, kind: int, mix: Mix, chosen: Chooser, ticket
         at += piece
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit_inner(cache=True, nogil=True)  # type: ignore[untyped-decorator]
 def _put_piece(
     nodes: Nodes, wants: Wants, kind: int, mix: Mix, chosen: Chooser, ticket: int, model: int, rack: int,
     gpus: int, slots: Int, at: int,
@@ -92,7 +92,7 @@ def _put_piece(
                 at += 1
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit_inner(cache=True, nogil=True)  # type: ignore[untyped-decorator]
 def _best(
     nodes: Nodes,
     wants: Wants,
@@ -128,7 +128,7 @@ def _best(
     return best, best_gpu
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit_inner(cache=True, nogil=True)  # type: ignore[untyped-decorator]
 def _shared(nodes: Nodes, milli: int, n: int, chosen: Chooser, ticket: int) -> int:
     """The fullest GPU of a node that has room for a share, the first of equals; a drawn one for `random`."""
     best, able = -1, 0

@@ -20,12 +20,14 @@ from twin.queue.rules import PREDICTSIM, QueueRules
 from twin.queue.simulation import QueueSchedule, check
 
 DeferBy = Literal["carbon", "price"]
+Owner = Literal["user", "group"]
+"""Whose accounts a ledger has."""
 
 
 @dataclass(frozen=True, eq=False)
 class PowerChoices:
     """Choices about power that a queue heeds: the model of its site, limits at the meter in watts,
-    signals, and the one that jobs wait for, up to `longest_ns`.
+    signals, and the one that jobs wait for, up to `longest_ns`. `owner`: whose accounts a kept run has.
 
     Raises:
         UsageError: jobs shall wait for a signal that is not given.
@@ -40,6 +42,7 @@ class PowerChoices:
     defer: DeferBy | None = None
     longest_ns: int = 0
     forecast: SignalForecast = "yesterday"
+    owner: Owner = "user"
 
     def __post_init__(self) -> None:
         if self.defer is not None and self.awaited is None:

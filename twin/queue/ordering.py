@@ -6,7 +6,7 @@ while jobs wait are computed anew in every pass. `referee.py` sorts plainly.
 
 import numpy as np
 
-from ingest.core.compiled import njit
+from ingest.core.compiled import njit, njit_inner
 from ingest.core.units import NS_PER_S
 from twin.queue.pool import (
     ACCOUNT,
@@ -92,7 +92,7 @@ def sort(jobs: Inputs, flags: Flags, pool: Pool, time: int) -> None:
     by_key(pool)
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit_inner(cache=True, nogil=True)  # type: ignore[untyped-decorator]
 def _rank_in_tree(jobs: Inputs, pool: Pool, time: int) -> None:
     """Makes the key of every waiting job its rank by the level fairshare of its account, then of its user."""
     first, count = pool.now[FIRST], pool.now[WAITING]
@@ -141,7 +141,7 @@ def by_key(pool: Pool) -> None:
             break
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit_inner(cache=True, nogil=True)  # type: ignore[untyped-decorator]
 def _sort_from_scratch(pool: Pool) -> None:
     """The same for a queue in disorder."""
     queue, first = pool.queue, pool.now[FIRST]
@@ -162,7 +162,7 @@ def serve(jobs: Inputs, pool: Pool, job: int, time: int) -> None:
         user = int(used[ACCOUNT, user])
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit_inner(cache=True, nogil=True)  # type: ignore[untyped-decorator]
 def stop_serving(jobs: Inputs, pool: Pool, job: int, lasted: int) -> None:
     """Keeps what the user of a job has had by it, which ran so many nanoseconds, and the account."""
     user, size, used = jobs.user[job], jobs.processors[job], pool.used
@@ -177,7 +177,7 @@ def stop_serving(jobs: Inputs, pool: Pool, job: int, lasted: int) -> None:
         user = int(used[ACCOUNT, user])
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit_inner(cache=True, nogil=True)  # type: ignore[untyped-decorator]
 def decayed(pool: Pool, user: int, time: int) -> float:
     """Returns the processor-seconds of a user, each worth exp(-decay x age)."""
     kept = np.exp(-pool.decay[0] * (time / NS_PER_S - pool.used[BASE, user]))

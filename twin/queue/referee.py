@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from itertools import count, pairwise
+from typing import Any
 
 import numpy as np
 from simpy import Environment
@@ -26,6 +27,10 @@ EARLY, LATE, LAST = 0, 1, 2
 """Ranks among the events of one instant."""
 Promise = Callable[[int, int, int], None]
 """Called with (time, job, reserved start) whenever a job gets or keeps a reservation."""
+SUBMITTED, STARTED, ENDED, KILLED, OUT, BACK = "submitted", "started", "ended", "killed", "out", "back"
+Happening = tuple[int, str, int, tuple[Any, ...]]
+"""Time, kind, job (or node, of OUT and BACK), and details: of STARTED whether the job overtakes the head of
+the queue, and its places; of KILLED the work that is kept."""
 
 
 def ignore(time: int, job: int, start: int) -> None:
@@ -70,6 +75,8 @@ class Referee:
     """Submissions to come, as (time, job)."""
     turn: dict[int, int] = field(default_factory=dict)
     """Place of each job in the order of submission."""
+    happened: list[Happening] = field(default_factory=list)
+    """What has happened, in order."""
 
     def __post_init__(self) -> None:
         self.size = [int(size) for size in self.jobs.processors]
@@ -98,13 +105,19 @@ class Referee:
         self.submit[job], self.turn[job] = time, len(self.turn)
         self.submitted(job)
 
+    def note(self, kind: str, which: int, *details: Any) -> None:
+        """Writes down what happens now."""
+        self.happened.append((int(self.env.now), kind, which, details))
+
     def submitted(self, job: int) -> None:
         """Puts a job into the queue."""
+        self.note(SUBMITTED, job)
         self.queue.append(job)
         self.schedule()
 
     def terminated(self, job: int) -> None:
         """Ends a running job."""
+        self.note(ENDED, job)
         del self.running[job]
         self.ended_of.setdefault(int(self.jobs.user[job]), []).append(job)
         self.reserved.pop(job, None)
@@ -130,8 +143,13 @@ class Referee:
         self.running[job] = _Running(now + self.run_ns[job], now + self.expected[job], next(self.turns))
         if overtakes:
             self.overtook.add(job)
+        self.note(STARTED, job, overtakes, self.places_of(job))
         rank, one = LATE if self.rules.submissions_first else EARLY, self.running[job]
         At(self.env, self.run_ns[job], rank).callbacks.append(lambda _: self.over(job, one))
+
+    def places_of(self, job: int) -> list[tuple[int, int]] | None:
+        """Returns where a job that starts lies; None: nowhere in particular."""
+        return None
 
     def over(self, job: int, one: _Running) -> None:
         """Ends a run, unless it has been ended before."""
@@ -308,9 +326,13 @@ class Referee:
 def play(
     jobs: QueueJobs, predicted: Int, processors: int, keys: OrderKeys, backfill: Backfill, rules: QueueRules,
     promise: Promise = ignore, dependencies: Dependencies | None = None,
+    happened: list[Happening] | None = None,
 ) -> tuple[list[int], list[bool]]:  # fmt: skip
-    """Returns start, nanoseconds, of each job, and which jobs overtook the head of the queue."""
+    """Returns start, nanoseconds, of each job, and which jobs overtook the head of the queue; what happens is
+    added to `happened`."""
     referee = Referee(jobs, predicted, processors, keys, backfill, rules, promise, dependencies=dependencies)
     referee.play()
+    if happened is not None:
+        happened += referee.happened
     indices = range(len(jobs))
     return [referee.started[job] for job in indices], [job in referee.overtook for job in indices]

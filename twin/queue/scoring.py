@@ -13,7 +13,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from ingest.core.compiled import njit
+from ingest.core.compiled import njit, njit_inner
 from ingest.core.units import NS_PER_S
 from twin.queue.jobs import Float, Int, QueueJobs
 from twin.queue.pool import FIRST, FREE, LATEST, SPARE, WAITING, Inputs, Pool, Scoring, unscored
@@ -119,7 +119,7 @@ def score(jobs: Inputs, pool: Pool, own: Scoring, time: int) -> None:
             _write_row(own, job)
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit_inner(cache=True, nogil=True)  # type: ignore[untyped-decorator]
 def _youngest(waiting: Int) -> int:
     """Returns the youngest job that is scored; jobs are numbered by submission."""
     return int(waiting.max() if len(waiting) <= CANDIDATES else np.sort(waiting)[CANDIDATES - 1])
@@ -145,7 +145,7 @@ def forward(values: Float, widths: Int, weights: Float, hidden: Float) -> float:
     return float(values[0])
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit_inner(cache=True, nogil=True)  # type: ignore[untyped-decorator]
 def gumbel(counts: Int) -> float:
     """Returns a draw of the standard Gumbel distribution (SplitMix64; Steele, Lea and Flood, OOPSLA 2014);
     the state of the generator is `counts[SEED]`."""
@@ -157,7 +157,7 @@ def gumbel(counts: Int) -> float:
     return float(-math.log(-math.log((float(z >> np.uint64(11)) + 0.5) / 2.0**53)))
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit_inner(cache=True, nogil=True)  # type: ignore[untyped-decorator]
 def _write_row(own: Scoring, job: int) -> None:
     """Keeps the features of a job for decisions of this pass, while there is room."""
     if own.counts[ROWS] < len(own.rows):

@@ -17,6 +17,7 @@ from twin.sharing.job_goodput import JobGoodput
 from twin.sharing.kinds import NodeKinds
 from twin.sharing.progress import NEVER, REFUSE, REFUSED, RUNNING, WAITING, JobStates
 from twin.sharing.speeds import INTERLEAVED, MeasuredSpeeds
+from twin.sharing.uplinks import LinkOrder, Uplinks
 from twin.sharing.view import NOWHERE, Allocation, JobFacts, SharingScheduler, SharingView
 
 WIDTH = 6
@@ -30,7 +31,7 @@ class SharingWorld:
     `predicted_ns`: what the scheduler takes for the run time; nowhere below it. `kinds`: GPU models of the
     nodes, None where all are alike. `sizes`: GPUs of each node (nodes,), at most `node_gpus`, None where all
     have these. `goodput`: speeds of jobs alone that change with their progress, in place of those of sizes
-    and kinds.
+    and kinds. `uplinks`: links that jobs share, None: nobody waits for a link.
 
     Raises:
         UsageError: the rules take a restart at every event, of which goodput makes one a minute.
@@ -46,6 +47,7 @@ class SharingWorld:
     kinds: NodeKinds | None = None
     sizes: Int | None = None
     goodput: JobGoodput | None = None
+    uplinks: Uplinks | None = None
 
     def __post_init__(self) -> None:
         if self.goodput is not None and self.rules.charges_events:
@@ -69,13 +71,20 @@ class SharingWorld:
         """Time after which speeds are found anew if nothing happens before."""
         return NEVER if self.goodput is None else self.goodput.refresh_ns
 
-    def rates(self, job: Int, gpus: Int, node: Int, leader: Int, mode: Int, whole: Int, left: Int) -> Int:
-        """Returns the speed of each of these jobs (rows,), millionths, on what it holds; `left`: its work."""
+    def rates(
+        self, job: Int, gpus: Int, node: Int, leader: Int, mode: Int, whole: Int, left: Int,
+        order: LinkOrder | None = None,
+    ) -> Int:  # fmt: skip
+        """Returns the speed of each of these jobs (rows,), millionths, on what it holds; `left`: its work,
+        `order`: who goes first on links."""
         if self.goodput is not None:
             alone = self.goodput.rates(job, gpus, node, leader, whole, left)
-            return self.speeds.shared(alone, job, gpus, leader, mode)
-        found = self.speeds.rates(job, gpus, leader, mode)
-        return found if self.kinds is None else self.kinds.adjusted(found, job, node, leader, whole)
+            found = self.speeds.shared(alone, job, gpus, leader, mode)
+        else:
+            found = self.speeds.rates(job, gpus, leader, mode)
+            if self.kinds is not None:
+                found = self.kinds.adjusted(found, job, node, leader, whole)
+        return found if self.uplinks is None else self.uplinks.slowed(found, job, gpus, leader, whole, order)
 
     def facts(self) -> JobFacts:
         """Returns what schedulers know of all jobs."""
@@ -185,7 +194,9 @@ class _Loop:
         active, held = self._refuse(rows, found, held, time)
         gpus, node, leader, mode, whole = _merged(s, active, held, found, rows)
         part = _parts(s, whole, active[held], found, world.capacity)
-        rate = world.rates(active, gpus, node, leader, mode, whole, progress.rest(s, active, time))
+        rate = world.rates(
+            active, gpus, node, leader, mode, whole, progress.rest(s, active, time), found.links
+        )
         written = np.empty((len(active), WIDTH), np.int64)
         count = progress.change(
             s, active, gpus, node, leader, mode, whole, part, rate, world.pause_ns, self.costs, time, written

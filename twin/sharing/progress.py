@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ingest.core.compiled import njit
+from ingest.core.compiled import njit, njit_inner
 from twin.queue.jobs import LATEST_NS, Int
 from twin.sharing.changes import PPM, ChangeRules
 from twin.sharing.view import NOWHERE
@@ -92,7 +92,7 @@ def needed(left: int, rate: int) -> int:
     return left // rate * PPM - (-(left % rate * PPM) // rate)
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit_inner(cache=True, nogil=True)  # type: ignore[untyped-decorator]
 def progress_to(s: JobStates, job: int, time: int) -> int:
     """Returns the work that a running job has done since it was changed."""
     begin = max(s.at[job], s.ready[job])

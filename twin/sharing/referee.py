@@ -238,7 +238,9 @@ class SharingReferee:
         held_by = [_row(one[job] for job in order) for one in (gpus, node, leader, mode)]
         alone = _row(holder.get(at, NOWHERE) for at in range(self.world.nodes))
         left = _row(job.left - job.work_by(now) for job in self.active)
-        rates = self.world.rates(_row(order), held_by[0], held_by[1], held_by[2], held_by[3], alone, left)
+        rates = self.world.rates(
+            _row(order), held_by[0], held_by[1], held_by[2], held_by[3], alone, left, found.links
+        )
         rate = dict(zip(order, rates.tolist(), strict=True))
         for job in self.active:
             if job.gpus and not gpus[job.index]:

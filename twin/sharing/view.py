@@ -13,6 +13,7 @@ from twin.sharing.kinds import NodeKinds
 if TYPE_CHECKING:  # speeds come from measurements, a view only passes them on
     from twin.sharing.job_goodput import JobGoodput
     from twin.sharing.speeds import MeasuredSpeeds
+    from twin.sharing.uplinks import LinkOrder
 
 NOWHERE = -1
 """Node of a job that has none, or holds whole nodes; leader of a job that shares with nobody."""
@@ -84,7 +85,9 @@ class Allocation:
     """GPUs of each row (0: waits), its node and the leader of those that it shares with, and who lies on a
     node beside others or holds it alone (nodes,), with `part` of its GPUs, all if nothing is said; `mode`
     says how the jobs of a leader share, INTERLEAVED if nothing is said; at `again_ns` the scheduler wants to
-    be asked again, whatever happens until then. `refused`: new jobs that are turned away for good."""
+    be asked again, whatever happens until then. `refused`: new jobs that are turned away for good. `links`:
+    who goes first on links that jobs share; None: all alike.
+    """
 
     gpus: Int
     node: Int
@@ -94,6 +97,7 @@ class Allocation:
     again_ns: int | None = None
     refused: NDArray[np.bool_] | None = None
     part: Int | None = None
+    links: "LinkOrder | None" = None
 
 
 class SharingScheduler(Protocol):

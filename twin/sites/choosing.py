@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ingest.core.compiled import njit
+from ingest.core.compiled import njit, njit_inner
 from ingest.core.units import NS_PER_S
 from twin.queue.jobs import LATEST_NS, Float, Int
 from twin.queue.pool import WAITING, Inputs, Pool
@@ -90,7 +90,7 @@ class Running(NamedTuple):
     profile: SiteProfile
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit_inner(cache=True, nogil=True)  # type: ignore[untyped-decorator]
 def needs(left: int, speed: int) -> int:
     """Nanoseconds for what is left, rounded up."""
     if left == 0:
@@ -110,7 +110,7 @@ def fits(free: Int, need: Int) -> bool:
     return bool((need <= free).all())
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit_inner(cache=True, nogil=True)  # type: ignore[untyped-decorator]
 def length_of(
     jobs: Inputs, step: int, asked: SiteJobs, links: SiteLinks, options: SiteOptions, job: int, option: int
 ) -> int:
@@ -121,7 +121,7 @@ def length_of(
     return int(after(coming, needs(jobs.predicted[job] * FULL_RATE, options.rate[step, option])))
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit_inner(cache=True, nogil=True)  # type: ignore[untyped-decorator]
 def choose(
     jobs: Inputs, pool: Pool, state: Running, asked: SiteJobs, links: SiteLinks, options: SiteOptions,
     by: Choosing, job: int, time: int,
@@ -145,7 +145,7 @@ def choose(
     return best
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit_inner(cache=True, nogil=True)  # type: ignore[untyped-decorator]
 def bound_to_data(asked: SiteJobs, options: SiteOptions, rule: int, job: int) -> bool:
     """True if a job may run where its data are alone."""
     size, data, bound = asked.size[job], asked.data_at[job], False
@@ -171,7 +171,7 @@ def ranks(
     return (usd, length) if rule == LEAST_EGRESS else (length, usd)
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit_inner(cache=True, nogil=True)  # type: ignore[untyped-decorator]
 def _nano_usd(
     jobs: Inputs, asked: SiteJobs, links: SiteLinks, options: SiteOptions, job: int, option: int
 ) -> int:
@@ -182,7 +182,7 @@ def _nano_usd(
     return int(usd)
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit_inner(cache=True, nogil=True)  # type: ignore[untyped-decorator]
 def _busy_ppm(state: Running, options: SiteOptions, by: Choosing, option: int) -> int:
     """Millionths of the GPUs in use, at the busiest site of a way."""
     most = 0
@@ -192,14 +192,14 @@ def _busy_ppm(state: Running, options: SiteOptions, by: Choosing, option: int) -
     return int(most)
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit_inner(cache=True, nogil=True)  # type: ignore[untyped-decorator]
 def _carbon(options: SiteOptions, by: Choosing, option: int, length: int, time: int) -> int:
     """Predicted seconds x GPUs x milligrams a kilowatt-hour, at the intensity of now."""
     now = np.searchsorted(by.carbon.at, time, side="right") - 1
     return int((options.need[option] * by.carbon.mg_kwh[now]).sum() * (length // NS_PER_S))
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit_inner(cache=True, nogil=True)  # type: ignore[untyped-decorator]
 def _scored(
     jobs: Inputs, pool: Pool, state: Running, asked: SiteJobs, links: SiteLinks, options: SiteOptions,
     by: Choosing, job: int, time: int,
@@ -234,7 +234,7 @@ def _scored(
     return int(ways[best]) if now[best] else -1
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit_inner(cache=True, nogil=True)  # type: ignore[untyped-decorator]
 def _record(by: Choosing, rows: Float, best: int, job: int, time: int) -> None:
     """Keeps the rows of a choice, the chosen one first."""
     begin, taken = by.counts[ROWS], by.choices[by.counts[CHOICES]]
@@ -247,7 +247,7 @@ def _record(by: Choosing, rows: Float, best: int, job: int, time: int) -> None:
     by.counts[CHOICES] += 1
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit_inner(cache=True, nogil=True)  # type: ignore[untyped-decorator]
 def _features(
     jobs: Inputs, pool: Pool, state: Running, asked: SiteJobs, links: SiteLinks, options: SiteOptions,
     by: Choosing, job: int, time: int, ways: Int, lengths: Int, now: NDArray[np.bool_],

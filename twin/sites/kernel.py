@@ -9,7 +9,7 @@ so is its end. Predicted ends assume that links stay as they are. `referee.py` h
 import numpy as np
 from numpy.typing import NDArray
 
-from ingest.core.compiled import njit
+from ingest.core.compiled import njit, njit_inner
 from ingest.core.errors import UsageError
 from ingest.core.units import NS_PER_S
 from twin.queue.jobs import LATEST_NS, Int, QueueJobs
@@ -117,14 +117,14 @@ def _play(
     return True
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit_inner(cache=True, nogil=True)  # type: ignore[untyped-decorator]
 def _advance(state: Running, job: int, time: int) -> None:
     """Takes off what was done since the last change of speed."""
     state.left[job] = max(0, state.left[job] - state.speed[job] * (time - state.since[job]))
     state.since[job] = time
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit_inner(cache=True, nogil=True)  # type: ignore[untyped-decorator]
 def _set_speed(
     state: Running, asked: SiteJobs, links: SiteLinks, options: SiteOptions, job: int, time: int
 ) -> None:
@@ -137,7 +137,7 @@ def _set_speed(
     state.end[job] = after(time, needs(state.left[job], state.speed[job]))
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit_inner(cache=True, nogil=True)  # type: ignore[untyped-decorator]
 def _end(
     jobs: Inputs, flags: Flags, pool: Pool, state: Running, asked: SiteJobs, links: SiteLinks,
     options: SiteOptions, time: int,
@@ -161,7 +161,7 @@ def _end(
     return bool(ended)
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit_inner(cache=True, nogil=True)  # type: ignore[untyped-decorator]
 def _start(
     jobs: Inputs, flags: Flags, pool: Pool, state: Running, asked: SiteJobs, links: SiteLinks,
     options: SiteOptions, job: int, option: int, time: int,
@@ -180,7 +180,7 @@ def _start(
         serve(jobs, pool, job, time)
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit_inner(cache=True, nogil=True)  # type: ignore[untyped-decorator]
 def _pass(
     jobs: Inputs, flags: Flags, pool: Pool, state: Running, asked: SiteJobs, links: SiteLinks,
     options: SiteOptions, by: Choosing, time: int,
@@ -217,7 +217,7 @@ def _pass(
         pool.backfilled[job] = True
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit_inner(cache=True, nogil=True)  # type: ignore[untyped-decorator]
 def _ever(free: Int, asked: SiteJobs, options: SiteOptions, job: int) -> bool:
     """True if GPUs are free for a job in some way, whatever its links."""
     size = asked.size[job]
@@ -227,7 +227,7 @@ def _ever(free: Int, asked: SiteJobs, options: SiteOptions, job: int) -> bool:
     return False
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit_inner(cache=True, nogil=True)  # type: ignore[untyped-decorator]
 def _predicted_end(jobs: Inputs, state: Running, options: SiteOptions, job: int, time: int) -> int:
     """The end of a running job by its prediction, as links are."""
     left = max(0, state.left[job] - state.speed[job] * (time - state.since[job]))
@@ -239,7 +239,7 @@ def _predicted_end(jobs: Inputs, state: Running, options: SiteOptions, job: int,
     return int(after(time, needs(left, rate)))
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit_inner(cache=True, nogil=True)  # type: ignore[untyped-decorator]
 def _reserved(
     jobs: Inputs, pool: Pool, state: Running, asked: SiteJobs, options: SiteOptions, head: int, time: int
 ) -> tuple[int, Int]:
@@ -263,7 +263,7 @@ def _reserved(
     return NOT_YET, free
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit_inner(cache=True, nogil=True)  # type: ignore[untyped-decorator]
 def _start_reserved(
     jobs: Inputs, flags: Flags, pool: Pool, state: Running, asked: SiteJobs, links: SiteLinks,
     options: SiteOptions, by: Choosing, time: int, ended: bool,
@@ -299,7 +299,7 @@ def _start_reserved(
         pool.backfilled[job] = behind
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit_inner(cache=True, nogil=True)  # type: ignore[untyped-decorator]
 def _reserve(
     jobs: Inputs,
     state: Running,

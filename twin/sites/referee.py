@@ -13,6 +13,7 @@ from ingest.core.units import NS_PER_S
 from twin.core.clock import At
 from twin.queue.jobs import LATEST_NS, Int, QueueJobs
 from twin.queue.recipe import Backfill, OrderKeys
+from twin.queue.referee import ENDED, STARTED, SUBMITTED, Happening
 from twin.queue.usage import Key, usage_key
 from twin.sites.inputs import FULL_RATE, NOWHERE, SiteCarbon, SiteJobs, SiteLinks, SiteOptions, SiteRule
 
@@ -58,6 +59,7 @@ class SiteReferee:
         self.ended: dict[int, int] = {}
         self.ways: dict[int, int] = {}
         self.overtook: set[int] = set()
+        self.happened: list[Happening] = []
         self.turns: dict[int, tuple[int, int, int]] = {}
         """Begin, end and way that waiting jobs have reserved."""
         self.run_ended = False
@@ -78,6 +80,10 @@ class SiteReferee:
     def now(self) -> int:
         """Returns the present time."""
         return int(self.env.now)
+
+    def note(self, kind: str, job: int, *details: Any) -> None:
+        """Writes down what happens now."""
+        self.happened.append((self.now, kind, job, details))
 
     def changed(self) -> None:
         """Links take their next step."""
@@ -128,11 +134,13 @@ class SiteReferee:
             return
         del self.running[job]
         self.ended[job], self.run_ended = self.now, True
+        self.note(ENDED, job)
         self.free = [a + b for a, b in zip(self.free, self.need[one.option], strict=True)]
         self.pass_later()
 
     def submitted(self, job: int) -> None:
         """Puts a job into the queue."""
+        self.note(SUBMITTED, job)
         self.queue.append(job)
         self.pass_later()
 
@@ -179,8 +187,8 @@ class SiteReferee:
                 if not self.ever(without, head):
                     continue
                 future = without
-            self.start(job, way)
             self.overtook.add(job)
+            self.start(job, way)
 
     def candidates(self) -> list[int]:
         """Returns the queue in the order in which jobs may overtake."""
@@ -253,6 +261,7 @@ class SiteReferee:
         kb, site = self.data[job]
         coming = site not in (NOWHERE, int(self.options.home[way])) and kb > 0
         self.started[job], self.ways[job] = self.now, way
+        self.note(STARTED, job, job in self.overtook, way)
         left = kb * NS_PER_S if coming else self.run_ns[job] * FULL_RATE
         self.running[job] = one = _Held(way, coming, left, self.now)
         self.free = [a - b for a, b in zip(self.free, self.need[way], strict=True)]
@@ -332,10 +341,15 @@ class SiteReferee:
         return True
 
 
-def play(*given: Any) -> tuple[list[int], list[int], list[int], list[bool]]:
-    """Returns start and end of each job, its way, and which overtook the head; arguments as `kernel.play`."""
+def play(
+    *given: Any, happened: list[Happening] | None = None
+) -> tuple[list[int], list[int], list[int], list[bool]]:
+    """Returns start and end of each job, its way, and which overtook the head; arguments as `kernel.play`.
+    What happens is added to `happened`."""
     referee = SiteReferee(*given)
     referee.play()
+    if happened is not None:
+        happened += referee.happened
     everyone = range(len(referee.jobs))
     return (
         [referee.started[job] for job in everyone], [referee.ended[job] for job in everyone],

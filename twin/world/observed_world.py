@@ -26,7 +26,9 @@ from twin.world.sample_rounds import rounds
 from twin.world.step_accounts import StepAccounts, steps_in_order
 from twin.world.telemetry import moved_links, present_links
 
-OUTSIDE = ("telemetry_received", "decision_requested", "mode_changed", "rollback_requested")
+OUTSIDE = (
+    "telemetry_received", "decision_requested", "mode_changed", "rollback_requested", "jobs_changed",
+)  # fmt: skip
 """Types of the facts that come from outside; all others follow from them."""
 Json = dict[str, Any]
 
@@ -143,6 +145,9 @@ class ObservedWorld:
             self._close("withdrawn", "rollback")
         if self.orders.earlier:
             self._order(self.orders.earlier[-1], None, f"rollback: {requested['reason']}")
+
+    def _on_jobs_changed(self, changed: Json) -> None:
+        """Takes changes of the queue beside the job: nothing follows from them here."""
 
     def _on_telemetry_received(self, batch: Json) -> None:
         self._take_links(batch["links"])

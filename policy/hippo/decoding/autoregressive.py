@@ -14,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from ingest.core.compiled import njit
+from ingest.core.compiled import njit, njit_inner
 from policy.hippo.networks.lower_agent import MASKED, LowerAgent
 from policy.hippo.networks.upper_agent import SPLITS, UpperAgent
 from policy.hippo.tables.masks import MaskTables, legal, open_steps
@@ -202,7 +202,7 @@ def sample_rows(logits, uniform):  # type: ignore[no-untyped-def]
     return index, log_prob
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@njit_inner(cache=True, nogil=True, error_model="numpy")
 def _sample(logits, uniform):  # type: ignore[no-untyped-def]
     """An index by inverse transform, the most likely where `uniform` is negative, and its log-probability."""
     best = int(np.argmax(logits))
@@ -220,14 +220,14 @@ def _sample(logits, uniform):  # type: ignore[no-untyped-def]
     return index, np.float64(logits[index]) - logits[best] - np.log(total)
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@njit_inner(cache=True, nogil=True, error_model="numpy")
 def _add_scaled(row, weight, by):  # type: ignore[no-untyped-def]
     """row += by * weight; here and below in 32 bits, as torch."""
     for j in range(len(row)):
         row[j] += by * weight[j]
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@njit_inner(cache=True, nogil=True, error_model="numpy")
 def _relu_dot(row, weight, bias):  # type: ignore[no-untyped-def]
     """relu(row) . weight + bias, the last layer of a head."""
     total = bias[0]
@@ -236,7 +236,7 @@ def _relu_dot(row, weight, bias):  # type: ignore[no-untyped-def]
     return total
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@njit_inner(cache=True, nogil=True, error_model="numpy")
 def _context(weights, graph, k, left, placed, first, n_layers, out):  # type: ignore[no-untyped-def]
     """Input that both step heads share; see `policy.hippo.networks.upper_agent.scalars`."""
     out[:] = graph + weights.scalar_bias
@@ -247,7 +247,7 @@ def _context(weights, graph, k, left, placed, first, n_layers, out):  # type: ig
     _add_scaled(out, weights.scalar[4], np.float32(first))
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@njit_inner(cache=True, nogil=True, error_model="numpy")
 def _domain_logits(weights, given, b, context, open_, left, last, row, out):  # type: ignore[no-untyped-def]
     """As `UpperAgent.domain_logits`, (K,); `open_` (K, N)."""
     n_layers, h = open_.shape[1], len(row)
@@ -266,7 +266,7 @@ def _domain_logits(weights, given, b, context, open_, left, last, row, out):  # 
         out[k] = _relu_dot(row, weights.domain_out, weights.domain_out_bias)
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@njit_inner(cache=True, nogil=True, error_model="numpy")
 def _layer_logits(weights, given, b, context, open_, domain, left, last, fixed, row, out):  # type: ignore[no-untyped-def]
     """As `UpperAgent.layer_logits` of one share, (N,); `open_` (N,) marks the legal numbers of layers."""
     n_layers, h = len(out), len(row)
@@ -296,7 +296,7 @@ def _layer_logits(weights, given, b, context, open_, domain, left, last, fixed, 
         out[index] = _relu_dot(row, weights.layer_out, weights.layer_out_bias)
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@njit_inner(cache=True, nogil=True, error_model="numpy")
 def _inner_logits(weights, table, pp, layers, behind, n_layers, current, legal_, out):  # type: ignore[no-untyped-def]
     """As `LowerAgent.logits` of one share, (Q,); see `policy.hippo.tables.features.choice_features`."""
     features, first = np.empty(CHOICE, np.float32), np.empty(weights.inner_1.shape[1], np.float32)

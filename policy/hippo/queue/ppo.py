@@ -1,7 +1,8 @@
 """Proximal policy optimisation of the scorer (Schulman et al., arXiv:1707.06347) on choices inside EASY."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -52,44 +53,93 @@ class Ppo:
         """Plays windows and learns from them."""
         chosen, scorer = random.integers(len(windows), size=self.settings.windows), self.scorer
         played = [self.play(windows[at], scorer, int(random.integers(2**62))) for at in chosen]
-        batches = [self._batch(one) for one in played if len(one.begin)]
+        batches = [self.batch(one) for one in played if len(one.begin)]
         if batches:
-            self._learn(batches)
+            self.learn(batches)
 
-    def _batch(self, one: QueueRollout) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-        """Returns rows, begins, log-probabilities as sampled, advantages and returns of a window."""
+    def batch(self, one: QueueRollout, stop: int | None = None) -> "ChoiceBatch":
+        """Returns the choices of a window; of one that is stopped early, those before it, and what the critic
+        expects there."""
         rows, begin = torch.from_numpy(one.rows), torch.from_numpy(one.begin)
         with torch.no_grad():
             sampled = log_probabilities(self.module(rows)[:, 0], begin)
             value = self.critic(queue_state(rows, begin))[:, 0].numpy()
-        gain = advantages(one.reward, value, self.settings.gamma, self.settings.lam)
-        return rows, begin, sampled, torch.from_numpy(gain), torch.from_numpy(gain + value)
+        end = len(begin) if stop is None else min(stop, len(begin))
+        after = float(value[end]) if end < len(begin) else 0.0
+        gain = advantages(one.reward[:end], value[:end], self.settings.gamma, self.settings.lam, after)
+        whole = ChoiceBatch(rows, begin, sampled, torch.zeros(len(begin)), torch.zeros(len(begin)))
+        return replace(
+            whole.part(0, end), gain=torch.from_numpy(gain), target=torch.from_numpy(gain + value[:end])
+        )
 
-    def _learn(self, batches: list[tuple[Tensor, Tensor, Tensor, Tensor, Tensor]]) -> None:
+    def learn(self, batches: list["ChoiceBatch"]) -> None:
         """Takes a gradient step for each window, in every pass."""
-        spread = torch.cat([one[3] for one in batches]).std() + 1e-8
-        centre = torch.cat([one[3] for one in batches]).mean()
+        scaled = normalised(batches)
         for _ in range(self.settings.passes):
-            for rows, begin, sampled, gain, target in batches:
-                ratio = torch.exp(log_probabilities(self.module(rows)[:, 0], begin) - sampled)
-                scaled, clip = (gain - centre) / spread, self.settings.clip
-                surrogate = torch.minimum(ratio * scaled, ratio.clamp(1 - clip, 1 + clip) * scaled)
-                self._descend(self.optimiser, self.module, -surrogate.mean())
-                value = self.critic(queue_state(rows, begin))[:, 0]
-                self._descend(self.critic_optimiser, self.critic, ((value - target) ** 2).mean())
+            for one in scaled:
+                self.descend(self.optimiser, self.module, self.clipped_loss(one))
+                self.descend(self.critic_optimiser, self.critic, self.critic_loss(one))
 
-    def _descend(self, optimiser: torch.optim.Optimizer, module: nn.Module, loss: Tensor) -> None:
+    def clipped_loss(self, one: "ChoiceBatch") -> Tensor:
+        """Returns minus the clipped surrogate (eq. 7), mean over choices."""
+        clip = self.settings.clip
+        ratio = torch.exp(log_probabilities(self.module(one.rows)[:, 0], one.begin) - one.sampled)
+        surrogate = torch.minimum(ratio * one.gain, ratio.clamp(1 - clip, 1 + clip) * one.gain)
+        return -surrogate.mean()
+
+    def critic_loss(self, one: "ChoiceBatch") -> Tensor:
+        """Returns the mean squared error of the critic."""
+        value = self.critic(queue_state(one.rows, one.begin))[:, 0]
+        return ((value - one.target) ** 2).mean()
+
+    def descend(self, optimiser: torch.optim.Optimizer, module: nn.Module, loss: Tensor) -> None:
+        """Takes a gradient step, clipped by its norm."""
         optimiser.zero_grad()
         loss.backward()
         nn.utils.clip_grad_norm_(module.parameters(), self.settings.norm)
         optimiser.step()
 
 
-def advantages(reward: Float, value: Float, gamma: float, lam: float) -> Float:
-    """Returns generalised advantages (k,) of one window that ends (Schulman et al., ICLR 2016, eq. 16)."""
+@dataclass(frozen=True, eq=False)
+class ChoiceBatch:
+    """Choices to learn from: rows (e, features), first row of each choice (k,), log-probabilities as sampled,
+    advantages and returns (k,)."""
+
+    rows: Tensor
+    begin: Tensor
+    sampled: Tensor
+    gain: Tensor
+    target: Tensor
+
+    def part(self, first: int, end: int) -> "ChoiceBatch":
+        """Returns the choices from first to before end."""
+        start = int(self.begin[first])
+        stop = int(self.begin[end]) if end < len(self.begin) else len(self.rows)
+        kept = slice(first, end)
+        return ChoiceBatch(
+            self.rows[start:stop], self.begin[kept] - start, self.sampled[kept], self.gain[kept],
+            self.target[kept],
+        )  # fmt: skip
+
+    def pieces(self, count: int) -> list["ChoiceBatch"]:
+        """Returns the choices in so many runs, of equal length within one; fewer where choices are."""
+        bounds = np.linspace(0, len(self.begin), min(count, len(self.begin)) + 1).astype(int).tolist()
+        return [self.part(first, end) for first, end in pairwise(bounds)]
+
+
+def normalised(batches: list[ChoiceBatch]) -> list[ChoiceBatch]:
+    """Returns batches whose advantages have mean 0 and deviation 1 over all of them."""
+    gains = torch.cat([one.gain for one in batches])
+    spread, centre = gains.std() + 1e-8, gains.mean()
+    return [replace(one, gain=(one.gain - centre) / spread) for one in batches]
+
+
+def advantages(reward: Float, value: Float, gamma: float, lam: float, after: float = 0.0) -> Float:
+    """Returns generalised advantages (k,) of one window (Schulman et al., ICLR 2016, eq. 16), with the value
+    of the state `after` its last choice, 0 where it ends."""
     found, running = np.zeros(len(reward)), 0.0
     for at in range(len(reward) - 1, -1, -1):
-        later = value[at + 1] if at + 1 < len(value) else 0.0
+        later = value[at + 1] if at + 1 < len(value) else after
         running = reward[at] + gamma * later - value[at] + gamma * lam * running
         found[at] = running
     return found

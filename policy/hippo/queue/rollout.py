@@ -6,6 +6,7 @@ heuristic's accrual minus the own one; the rewards of a window add up to the dif
 bounded slowdowns. Run times are in it: it is made when the window has ended.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -22,6 +23,8 @@ from twin.queue.rules import PREDICTSIM
 
 ROOM = 200_000
 """Rows of features that a window may record."""
+Priced = Callable[[Window, Int, Int], Float]
+"""Rewards of choices (k,), or (k, objectives), from a window, own starts (n,) and times of choices (k,)."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,7 +32,8 @@ class QueueRollout:
     """The choices of a window.
 
     rows: features of each job that could be chosen (e, 9), choice by choice, the chosen one first. begin:
-    first row of each choice (k,). job: waiting job of each row (e,). time_ns (k,). reward (k,).
+    first row of each choice (k,). job: waiting job of each row (e,). time_ns (k,). reward (k,), or
+    (k, objectives).
     """
 
     rows: Float
@@ -45,8 +49,8 @@ def starts(part: PoolPart, scorer: JobScorer, trail: Scoring | None = None) -> I
     return kernel.play(jobs, jobs.estimate_ns, part.processors, keys, "easy", PREDICTSIM, trail)[0]
 
 
-def rollout(window: Window, scorer: JobScorer, seed: int) -> QueueRollout:
-    """Returns sampled choices in a window."""
+def rollout(window: Window, scorer: JobScorer, seed: int, priced: Priced | None = None) -> QueueRollout:
+    """Returns sampled choices in a window, with rewards of that price [`rewards`]."""
     trail = scoring.trail_of(ROOM, seed)
     own_ns = starts(window.part, scorer, trail)
     taken = trail.decisions[: trail.counts[scoring.DECISIONS]]
@@ -54,19 +58,19 @@ def rollout(window: Window, scorer: JobScorer, seed: int) -> QueueRollout:
     time_ns = taken[:, scoring.TIME]
     return QueueRollout(
         trail.rows[eligible], taken[:, scoring.AT].copy(), trail.job[eligible], time_ns.copy(),
-        rewards(window, own_ns, time_ns),
+        (priced or rewards)(window, own_ns, time_ns),
     )  # fmt: skip
 
 
 def rewards(window: Window, own_ns: Int, time_ns: Int) -> Float:
     """Returns the reward of each choice (k,): the heuristic's accrual minus the own one until the next."""
+    return accruals(window, window.start_ns, time_ns) - accruals(window, own_ns, time_ns)
+
+
+def accruals(window: Window, start_ns: Int, time_ns: Int) -> Float:
+    """Returns what a schedule accrues from each choice until the next (k,)."""
     jobs, until = window.part.jobs, np.append(time_ns, LATEST_NS)
-    accruals = (
-        np.diff(accrued(jobs.submit_ns, jobs.run_ns, start_ns, until))
-        for start_ns in (window.start_ns, own_ns)
-    )
-    heuristic, own = accruals
-    return np.asarray(heuristic - own)
+    return np.diff(accrued(jobs.submit_ns, jobs.run_ns, start_ns, until))
 
 
 @njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]

@@ -9,14 +9,14 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import product
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from ingest.core.progress import SILENT, Progress
 from policy.hippo.queue.rollout import QueueRollout, accrued
 from policy.hippo.queue.site_windows import SitePart, SitePrices, SiteWindow, site_log_slowdowns, site_windows
-from policy.hippo.queue.training import EVERY, PRACTISED, Method, Tails
+from policy.hippo.queue.training import EVERY, PRACTISED, Tails, one_thread
 from policy.placement.sites import GREENEST, SITE_CHOICES
 from twin.core.seeds import generator
 from twin.queue.jobs import LATEST_NS, Float, Int
@@ -29,6 +29,7 @@ from twin.sites.simulation import SiteSchedule
 if TYPE_CHECKING:
     from torch import nn
 
+SiteMethod = Literal["ppo", "evolution"]
 SITE_ORDERS = tuple(f"{order}+easy" for order in ("fcfs", "sjf", "saf", "f1", "wfp3"))
 """Orders that a training may begin at, all inside EASY."""
 SITE_WIDTHS = (len(SITE_FEATURES), 32, 16, 8, 1)
@@ -124,9 +125,10 @@ def site_gain(scorer: JobScorer, windows: list[SiteWindow]) -> float:
     )
 
 
+@one_thread()
 def train_sites(
-    part: SitePart, method: Method = "ppo", *, seed: int = 0, minutes: float = 5.0, steps: int | None = None,
-    begun: tuple[str, SiteChoice] | None = None, progress: Progress = SILENT,
+    part: SitePart, method: SiteMethod = "ppo", *, seed: int = 0, minutes: float = 5.0,
+    steps: int | None = None, begun: tuple[str, SiteChoice] | None = None, progress: Progress = SILENT,
     clock: Callable[[], float] = time.monotonic,
 ) -> LearnedSites:  # fmt: skip
     """Returns the choice of sites learned from the jobs of a log; with `steps` it takes so many, whatever the

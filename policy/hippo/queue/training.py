@@ -6,7 +6,8 @@ heuristic.
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
@@ -20,7 +21,7 @@ from twin.core.seeds import generator
 from twin.queue.jobs import Float, Int
 from twin.queue.recipe import JobScorer
 
-Method = Literal["ppo", "evolution"]
+Method = Literal["ppo", "evolution", "dd-ppo", "sla-morl"]
 PRACTISED = 0.75
 """Share of the jobs to practise on; the others choose among the networks."""
 EVERY = 5
@@ -55,6 +56,21 @@ class Tails:
         return bool(self.p95 <= base.p95 + np.log(WORSE) and self.longest_s <= base.longest_s * WORSE + 1)
 
 
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Lets torch use one thread: networks so small gain nothing from more, and on a machine that is busy the
+    others' waiting costs ten times the time."""
+    import torch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+@one_thread()
 def train(
     parts: list[PoolPart], method: Method = "ppo", *, seed: int = 0, minutes: float = 5.0,
     steps: int | None = None, start: LearnedOrder | None = None, progress: Progress = SILENT,
@@ -109,17 +125,29 @@ def _learner(
 ) -> tuple[Learner, float]:  # fmt: skip
     """Returns a learner at the heuristic, or where a training ended, and the share of choices that agree."""
     from policy.hippo.queue import network
+    from policy.hippo.queue.dd_ppo import QueueDdPpo
     from policy.hippo.queue.evolution import Evolution
     from policy.hippo.queue.imitation import imitate
     from policy.hippo.queue.ppo import Ppo
+    from policy.hippo.queue.sla_morl import QueueSlaMorl
 
-    module = network.network(network.WIDTHS if method == "ppo" else network.SMALL_WIDTHS, seed)
+    module = network.network(network.SMALL_WIDTHS if method == "evolution" else network.WIDTHS, seed)
     if start is None:
         agreed = imitate(module, windows, heuristic, random)
     else:
         network.restore(module, start.scorer.weights)
         agreed = float(start.provenance.get("agreement", 1.0))
-    return Ppo(module, seed) if method == "ppo" else Evolution(network.scorer_of(module)), agreed
+    learner: Learner
+    match method:
+        case "ppo":
+            learner = Ppo(module, seed)
+        case "dd-ppo":
+            learner = QueueDdPpo(module, seed)
+        case "sla-morl":
+            learner = QueueSlaMorl(module, seed, windows)
+        case "evolution":
+            learner = Evolution(network.scorer_of(module))
+    return learner, agreed
 
 
 def _tails(parts: list[PoolPart], scorer: JobScorer) -> Tails:

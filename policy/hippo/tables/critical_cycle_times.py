@@ -7,7 +7,7 @@ What links do not change is computed once a plan, the rest once a link state.
 import numpy as np
 from numpy.typing import NDArray
 
-from ingest.core.compiled import njit
+from ingest.core.compiled import njit, njit_inner
 from twin.estimation.mixed_shapes_kernel import Lines, both_ends, exchange_ns, linked, one_type
 from twin.pipeline.kernel import DEAD, LONGEST_NS
 from twin.pipeline.pipeline import BLOCKING, OVERLAPPED, RENDEZVOUS
@@ -62,7 +62,7 @@ def _closed_form_ns(lines, bandwidth_bps, latency_s, gpipe, mode, out):  # type:
             out[p, x] = np.int64(first_ns + (m - 1) * period + ends)
 
 
-@njit(cache=True, nogil=True)
+@njit_inner(cache=True, nogil=True)
 def _fill_inner_boundaries(p, lines, path, out):  # type: ignore[no-untyped-def]
     """Fills the paths of plan p's boundaries inside domains; returns those between domains, a part of
     `out`."""
@@ -77,7 +77,7 @@ def _fill_inner_boundaries(p, lines, path, out):  # type: ignore[no-untyped-def]
     return out[:count]
 
 
-@njit(cache=True, nogil=True)
+@njit_inner(cache=True, nogil=True)
 def _stages_beside(wan, depth, out):  # type: ignore[no-untyped-def]
     """Returns the stages beside boundaries between domains (some twice), and the others; parts of `out`."""
     beside, other, at = 0, 0, 0
@@ -94,7 +94,7 @@ def _stages_beside(wan, depth, out):  # type: ignore[no-untyped-def]
     return out[0, :beside], out[1, :other]
 
 
-@njit(cache=True, nogil=True)
+@njit_inner(cache=True, nogil=True)
 def _fill_wan_boundaries(p, x, lines, bandwidth_bps, latency_s, wan, path):  # type: ignore[no-untyped-def]
     """Fills the paths of plan p's boundaries between domains under state x; False where a link is dead."""
     size_ns = lines.message_bytes[p] * 8e9
@@ -112,7 +112,7 @@ def _fill_wan_boundaries(p, x, lines, bandwidth_bps, latency_s, wan, path):  # t
     return True
 
 
-@njit(cache=True, nogil=True)
+@njit_inner(cache=True, nogil=True)
 def _waits(i, j, depth, path, mode):  # type: ignore[no-untyped-def]
     """What a cycle over stages i to j waits for at its ends: for its sends if blocking, for what it receives
     under rendezvous."""
@@ -123,7 +123,7 @@ def _waits(i, j, depth, path, mode):  # type: ignore[no-untyped-def]
     return 0.0
 
 
-@njit(cache=True, nogil=True)
+@njit_inner(cache=True, nogil=True)
 def _longest_turn(stages, depth, own, path, mode):  # type: ignore[no-untyped-def]
     """Longest turn of `stages`, their waits included: the period of 1F1B with m >= depth and messages that
     someone waits for, where a cycle over several stages is the mean of theirs."""
@@ -133,7 +133,7 @@ def _longest_turn(stages, depth, own, path, mode):  # type: ignore[no-untyped-de
     return period
 
 
-@njit(cache=True, nogil=True)
+@njit_inner(cache=True, nogil=True)
 def _period_1f1b(depth, m, own, path, mode):  # type: ignore[no-untyped-def]
     """Largest cycle mean of 1F1B per micro-batch; warm-up depths are min(m, depth - 1 - i)."""
     period = 0.0
@@ -151,7 +151,7 @@ def _period_1f1b(depth, m, own, path, mode):  # type: ignore[no-untyped-def]
     return period
 
 
-@njit(cache=True, nogil=True)
+@njit_inner(cache=True, nogil=True)
 def _period_gpipe(depth, tf, tb, path, mode):  # type: ignore[no-untyped-def]
     """Slowest forward step plus slowest backward step."""
     ahead, behind = 0.0, 0.0

@@ -11,12 +11,13 @@ import { Domains } from "./views/domains.js";
 import { Jobs } from "./views/jobs.js";
 import { Links } from "./views/links.js";
 import { Plans } from "./views/plans.js";
+import { Queue } from "./views/queue.js";
 import { Admission, DryRun } from "./views/whatif.js";
 
 const SECTIONS = [
   ["costs", "Cost and egress", Costs], ["domains", "Domains", Domains], ["links", "Links", Links], ["plan", "Plan over time", Plans],
   ["decisions", "Decisions", Decisions], ["control", "Approve, hold, roll back", Control], ["what-if", "What if: dry run", DryRun],
-  ["admission", "What if: another job", Admission], ["jobs", "Jobs", Jobs],
+  ["admission", "What if: another job", Admission], ["queue", "Queue", Queue], ["jobs", "Jobs", Jobs],
 ];
 const WORDS = { connecting: "connecting", live: "live", lost: "connection lost, trying again", denied: "a token is needed" };
 
@@ -38,6 +39,8 @@ function Page(given) {
     ${given.signing && html`<${SignIn} ...${given} />`}${given.keys && html`<${Keys} sections=${SECTIONS} />`}`;
 }
 
+// Keys 1 to 9 and 0 are the first ten sections.
+const place = (key) => (/^[0-9]$/.test(key) ? (Number(key) + 9) % 10 : -1);
 const jump = (id) => { const part = document.getElementById(id); if (part) { part.scrollIntoView(); part.focus({ preventScroll: true }); } };
 
 // The table of contents marks the section that is being read; the sections come once, with the first figures.
@@ -56,7 +59,7 @@ addEventListener("keydown", (event) => {
   const typing = event.target.closest("input, select, textarea, dialog"), other = event.ctrlKey || event.altKey || event.metaKey;
   if (typing || other || !keysOn()) return;
   const keys = { "?": () => change({ keys: true }), t: () => change({ signing: true }), "/": () => { jump("decisions"); document.getElementById("decision-search")?.focus(); } };
-  const act = keys[event.key] || (SECTIONS[Number(event.key) - 1] && (() => jump(SECTIONS[Number(event.key) - 1][0])));
+  const act = keys[event.key] || (SECTIONS[place(event.key)] && (() => jump(SECTIONS[place(event.key)][0])));
   if (!act) return;
   event.preventDefault();
   act();

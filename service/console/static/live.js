@@ -10,6 +10,7 @@ const reads = {
   state: async () => change({ state: await ask("v1/state") }),
   accounts: async () => change({ accounts: await ask("v1/accounts") }),
   series: async () => change({ series: await ask("v1/series") }),
+  queue: async () => change({ queue: await ask("v1/jobs") }),
 };
 
 export const pair = (link) => `${link.src}>${link.dst}`;
@@ -29,6 +30,7 @@ async function everything() {
   change({ me, state, accounts, series, decisions: decisions.rows, events: events.rows, problem: "", signing: false });
   last = Math.max(-1, ...decisions.rows.map((row) => row.seq), ...events.rows.map((row) => row.seq));
   const known = state.links.map(pair);
+  refresh(["queue"]);
   if (known.length) await choose(known.includes(store.link) ? store.link : known[0]);
 }
 
@@ -60,11 +62,12 @@ async function refresh(names) {
   }
 }
 
-export const reread = () => refresh(["state", "accounts", "series"]);
+export const reread = () => refresh(["state", "accounts", "series", "queue"]);
 
 export function start() {
   setInterval(() => stale.has("state") && store.live === "live" && refresh(["state"]), 2000);
   setInterval(() => store.live === "live" && refresh(["accounts"]), 5000);
+  setInterval(() => store.live === "live" && refresh(["queue"]), 10000);
   setInterval(() => store.live === "live" && refresh(["state", "series"]), 30000);
   run();
 }

@@ -2,7 +2,7 @@
 export const store = {
   live: "connecting", // connecting, live, lost, ended
   problem: "", // why nothing could be read
-  me: null, state: null, accounts: null, series: null, decisions: [], events: [],
+  me: null, state: null, accounts: null, series: null, queue: null, decisions: [], events: [],
   link: null, samples: [], whole: false, // the chosen link, "src>dst", and its samples
   filter: { words: "", kind: "" }, opened: null,
   reading: null, // id of the section that is being read

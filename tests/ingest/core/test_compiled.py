@@ -102,3 +102,17 @@ def test_kernels_are_imported_without_a_home(tmp_path: Path, repository: Path) -
     program = "import twin.pipeline.kernel, policy.search.closed_form, replay.log.event_validation"
     environment = {"PYTHONPATH": str(repository), "HOME": "/proc/no", "TMPDIR": str(tmp_path)}
     subprocess.run([sys.executable, "-c", program], env=environment, check=True)
+
+
+def test_a_function_for_compiled_callers_runs_there_and_says_so_to_python() -> None:
+    @compiled.njit_inner()  # type: ignore[untyped-decorator]
+    def twice(number: int) -> int:
+        return 2 * number
+
+    @compiled.njit  # type: ignore[untyped-decorator]
+    def twice_and_one(number: int) -> int:
+        return int(twice(number)) + 1
+
+    assert twice_and_one(4) == 9
+    with pytest.raises(TypeError, match="twice is compiled for calls from compiled functions alone"):
+        twice(4)

@@ -39,6 +39,15 @@ def test_what_is_written_comes_back(path: Path) -> None:
     assert (found.recipe.name, found.recipe.backfill) == ("learned", "easy")
 
 
+@pytest.mark.parametrize(
+    ("method", "source"), [("ppo", "Hi-PPO"), ("dd-ppo", "Sgambati"), ("sla-morl", "Mostafa")]
+)
+def test_a_recipe_names_the_paper_of_its_method(method: str, source: str) -> None:
+    made = LearnedOrder(JobScorer(WIDTHS, np.zeros(67)), {"method": method, "heuristic": "saf"}).recipe
+    assert made.source.removeprefix("after ").startswith(source)
+    assert f"{method} from saf" in made.summary
+
+
 def test_a_changed_file_is_damaged(path: Path) -> None:
     path.write_bytes(path.read_bytes().replace(b'"ppo"', b'"pp0"'))
     with pytest.raises(DamageError, match="train again"):

@@ -6,8 +6,9 @@ from itertools import combinations
 import numpy as np
 import pytest
 
+from ingest.core.errors import UsageError
 from policy.sharing.matching import paired_by_kind
-from policy.sharing.registry import RECIPES
+from policy.sharing.registry import RECIPES, check_known
 from policy.sharing.tiresias import gittins
 from twin.queue.jobs import Float, QueueJobs
 from twin.sharing import engine
@@ -34,6 +35,12 @@ def shared(
 
 def ends(done: SharedSchedule) -> list[float]:
     return [round(one / 1e9, 3) for one in done.states.ended.tolist()]
+
+
+def test_learned_orders_are_known_beside_schedulers_that_change_runs() -> None:
+    check_known(["learned", "saf+easy", "srtf"])
+    with pytest.raises(UsageError, match="unknown policy 'lerned'"):
+        check_known(["lerned"])
 
 
 def test_two_jobs_of_different_stages_take_the_longer_stage_each() -> None:

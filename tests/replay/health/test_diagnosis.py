@@ -62,7 +62,7 @@ def test_kernels_that_are_not_kept_are_told(monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_compiling_plays_and_leaves_kernels_that_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kernels, "POLICIES", ("static",))
-    count = kernels.compile_first()
+    count = kernels.compile_first(processes=1)
     found = kernels.all_kernels()
     assert count == len(kernels.used()) > 0
     assert "twin.pipeline.kernel._standard" in kernels.used()

@@ -75,8 +75,26 @@ def test_a_header_holds_the_model_and_the_signals_whole() -> None:
     assert (again.carbon.ends, again.carbon.series.end_ns) == (HOURLY.ends, HOURLY.series.end_ns)
 
 
-def test_limits_and_groups_are_not_kept(store: Path) -> None:
+def test_limits_are_not_kept(store: Path) -> None:
     with pytest.raises(UsageError, match="--keep goes without --power-cap"):
         compare_with_power(queue_log.TARGET, PowerChoices(MODEL, cap_w=30e3), ["easy"], keep=store)
-    with pytest.raises(UsageError, match="take --ledger user"):
-        compare_with_power(queue_log.TARGET, CHOICES, ["easy"], owner="group", keep=store)
+
+
+def test_accounts_of_groups_are_kept_and_audited(store: Path, tmp_path: Path) -> None:
+    log = tmp_path / "groups.swf"
+    log.write_text(
+        "; MaxProcs: 8\n"
+        + "".join(
+            f"{job} {10 * job} -1 {60 + job} 4 -1 -1 4 90 -1 1 {job} {job % 3} -1 -1 -1 -1 -1\n"
+            for job in range(1, 9)
+        )
+    )
+    found = compare_with_power(log, CHOICES, ["easy"], owner="group", keep=store)
+    (result,) = found.results
+    assert result.run is not None and audit(store, result.run).ok
+    assert {one.name for one in result.ledger} >= {"0", "1", "2"}
+    rows = query(store, f"select owner, jobs, energy_pj from ledger where run = '{result.run}'").to_pylist()
+    assert {(row["owner"], row["jobs"], int(row["energy_pj"])) for row in rows} == {
+        (one.name, one.jobs, one.energy_pj) for one in result.ledger
+    }
+    assert rerun.recompute(store, result.run).equal

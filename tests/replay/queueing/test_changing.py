@@ -2,6 +2,7 @@
 
 import csv
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -66,6 +67,18 @@ def test_nodes_may_be_of_several_sizes(repository: Path) -> None:
     assert all(one.refused == 0 and one.utilisation > 0 for one in found.figures.values())
 
 
+def test_jobs_share_the_uplinks_of_their_racks(repository: Path) -> None:
+    log, nodes = repository / "examples/stages.csv", "2 x 4 x 8 V100"
+    wide, narrow = (
+        compare_changing(log, ("fair-links", "crux"), rules=STEADY, nodes=nodes, oversubscription=times)
+        for times in (1, 4)
+    )
+    assert wide.figures["crux"].avg_jct_s == wide.figures["fair-links"].avg_jct_s
+    fair, crux = narrow.figures["fair-links"].avg_jct_s, narrow.figures["crux"].avg_jct_s
+    assert wide.figures["crux"].avg_jct_s < crux < fair
+    assert narrow.to_json()["uplinks"] == [1, 1] and "2 racks" in narrow.log.notes[-1]
+
+
 @pytest.mark.parametrize(
     ("policies", "options", "message"),
     [
@@ -73,10 +86,13 @@ def test_nodes_may_be_of_several_sizes(repository: Path) -> None:
         (("esy",), {}, "did you mean 'easy'"),
         (("edf-preemptive",), {}, "no job has a deadline"),
         (("easy",), {"nodes": "8 x 8 V100"}, "leaves running jobs alone"),
+        (("crux",), {"nodes": "2 x 4 x 8 V100"}, "jobs share no link"),
+        (("srtf",), {"nodes": "8 x 8 V100", "oversubscription": 4}, "uplinks of racks"),
+        (("srtf",), {"nodes": "2 x 4 x 8 V100", "oversubscription": 4}, "how long it is on the network"),
     ],
 )
 def test_what_cannot_be_played_is_refused(
-    repository: Path, policies: tuple[str, ...], options: dict[str, str], message: str
+    repository: Path, policies: tuple[str, ...], options: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(UsageError, match=message):
-        compare_changing(repository / "examples/queue.swf", policies, rules=STEADY, **options)  # type: ignore[arg-type]
+        compare_changing(repository / "examples/queue.swf", policies, rules=STEADY, **options)

@@ -11,6 +11,7 @@ from ingest.core.errors import UsageError
 from ingest.core.units import NS_PER_S
 from policy.placement.registry import placement
 from policy.queue.registry import recipe
+from tests.support.event_streams import of_kernel
 from tests.support.node_queues import cases, outages
 from twin.nodes.metrics import node_figures
 from twin.nodes.on_nodes import NodeSchedule, simulate_on_nodes
@@ -56,6 +57,11 @@ def test_a_fault_ends_a_job_which_begins_anew_or_at_its_last_checkpoint(rules: Q
     assert plain.broken.lost_ns.tolist() == [4 * NS_PER_S]
     kept = played([(0, 10, 2)], fault, rules=rules, interval_s=3)  # checkpoints at 3 s of a run
     assert spans(kept) == [(6, 13)]
+    head = ("head of the queue", [2], {"places": [[0, 0], [0, 1]]})
+    assert [(time // NS_PER_S, *rest) for time, *rest in of_kernel(kept)] == [
+        (0, "submitted", 0, None), (0, "started", 0, head), (4, "out", 0, None),
+        (4, "killed", 0, 3 * NS_PER_S), (6, "back", 0, None), (6, "started", 0, head), (13, "ended", 0, None),
+    ]  # fmt: skip
     twice = out((0, 4, 6, "fault"), (0, 10, 11, "fault"))  # keeps 3 s, then 3 of 4 s
     again = played([(0, 10, 2)], twice, rules=rules, interval_s=3)
     assert spans(again) == [(11, 15)]

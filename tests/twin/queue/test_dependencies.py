@@ -1,5 +1,8 @@
 """Jobs that are submitted by the ends of others: by hand, and kernel against referee."""
 
+import os
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -7,14 +10,17 @@ from hypothesis import strategies as st
 
 from ingest.core.errors import UsageError
 from policy.queue.registry import recipe
+from tests.support.event_streams import of_kernel, of_referee
 from tests.support.queues import PLAYABLE, POOL, RECIPES, dependencies, queues
 from twin.queue import kernel, referee
 from twin.queue.dependencies import Dependencies, on_cycle
 from twin.queue.jobs import PREDICTIONS, Prediction, QueueJobs
+from twin.queue.referee import Happening
 from twin.queue.rules import INSTANT, PREDICTSIM, QueueRules
-from twin.queue.simulation import simulate
+from twin.queue.simulation import QueueSchedule, simulate
 
 S = 10**9
+EXAMPLES = int(os.environ.get("TWIN_FUZZ", "8"))
 MOVABLE = [name for name in RECIPES if "-slip" not in name]
 Row = tuple[int, int, int, int, int]
 """Submit, run, processors, preceding place, think time; seconds."""
@@ -77,8 +83,8 @@ def test_circles_and_strangers_are_refused() -> None:
 
 @pytest.mark.parametrize("name", MOVABLE)
 @given(jobs=queues(most=16), prediction=st.sampled_from(PREDICTIONS), data=st.data())
-@settings(max_examples=10, deadline=None)
-def test_kernel_and_referee_start_every_job_alike(
+@settings(max_examples=EXAMPLES, deadline=None)
+def test_kernel_and_referee_have_the_same_events(
     name: str, jobs: QueueJobs, prediction: Prediction, data: st.DataObject
 ) -> None:
     rules = data.draw(st.sampled_from(PLAYABLE[name]))
@@ -88,8 +94,12 @@ def test_kernel_and_referee_start_every_job_alike(
     predicted = given_.predicted_ns(prediction)
     given_both = (given_, predicted, POOL, chosen.keys(given_, predicted), chosen.backfill, rules)
     start, backfilled = kernel.play(*given_both, dependencies=waits)
-    assert (start.tolist(), backfilled.tolist()) == referee.play(*given_both, dependencies=waits)
-    assert (start >= waits.submit_ns(given_, start)).all()
+    happened: list[Happening] = []
+    referee.play(*given_both, dependencies=waits, happened=happened)
+    submit_ns = waits.submit_ns(given_, start)
+    done = QueueSchedule(replace(given_, submit_ns=submit_ns), POOL, start, backfilled)
+    assert of_kernel(done) == of_referee(happened, done)
+    assert (start >= submit_ns).all()
 
 
 @pytest.mark.parametrize("name", ["easy", "conservative", "wfp3+easy", "las+easy-sjbf"])

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from ingest.core.errors import UsageError
-from policy.sharing.deadlines import EarliestDeadline
-from policy.sharing.least_attained import LeastAttained
+from policy.sharing.preemptive_orders import EarliestDeadline, LeastAttained
 from policy.sharing.srtf import Srtf
 from policy.sharing.tiresias import Tiresias
 from twin.queue.jobs import LONGEST_NS, QueueJobs

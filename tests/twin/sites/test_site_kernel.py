@@ -9,9 +9,11 @@ from hypothesis import strategies as st
 
 from ingest.core.errors import UsageError
 from policy.queue import registry
+from tests.support.event_streams import of_kernel, of_referee
 from tests.support.queues import queues
 from tests.support.site_worlds import SITES, S, choice, clusters, links, world
 from twin.queue.jobs import QueueJobs
+from twin.queue.referee import Happening
 from twin.queue.rules import INSTANT
 from twin.queue.simulation import simulate
 from twin.sites import kernel, referee
@@ -23,7 +25,7 @@ from twin.sites.inputs import (
     joined,
     single_sites,
 )
-from twin.sites.simulation import SiteWorld, simulate_on_sites
+from twin.sites.simulation import SiteSchedule, SiteWorld, simulate_on_sites
 
 CLUSTERS = int(os.environ.get("TWIN_FUZZ", "60"))
 FCFS, EASY = registry.recipe("fcfs"), registry.recipe("easy")
@@ -139,7 +141,9 @@ def test_jobs_that_cannot_be_played(run_s: float, kb: int, size: int, words: str
 
 @settings(max_examples=CLUSTERS, deadline=None)
 @given(clusters(), st.sampled_from(RECIPES), st.sampled_from(SITE_RULES[:-1]))
-def test_kernel_and_referee_agree(cluster: tuple[QueueJobs, SiteJobs, SiteWorld], recipe, rule: str) -> None:  # type: ignore[no-untyped-def]
+def test_kernel_and_referee_have_the_same_events(
+    cluster: tuple[QueueJobs, SiteJobs, SiteWorld], recipe, rule: str
+) -> None:  # type: ignore[no-untyped-def]
     jobs, asked, made = cluster
     played = jobs.cut_at_estimate()
     try:
@@ -158,12 +162,13 @@ def test_kernel_and_referee_agree(cluster: tuple[QueueJobs, SiteJobs, SiteWorld]
         rule,
         made.carbon,
     )
-    ours = [column.tolist() for column in kernel.play(*given_)]
-    theirs = [list(column) for column in referee.play(*given_)]
-    assert ours == theirs
+    happened: list[Happening] = []
+    done = SiteSchedule(played, asked, made, *kernel.play(*given_))
+    referee.play(*given_, happened=happened)
+    assert of_kernel(done) == of_referee(happened, done)
     held = {k: np.zeros(0) for k in range(SITES)}
     for k in held:
-        need = made.options.need[np.array(ours[2], np.int64), k]
-        times = np.concatenate((ours[0], ours[1]))
+        need = made.options.need[done.option, k]
+        times = np.concatenate((done.start_ns, done.end_ns))
         order = np.lexsort((np.repeat((1, 0), len(jobs)), times))
         assert np.cumsum(np.concatenate((need, -need))[order]).max() <= made.gpus[k]

@@ -15,7 +15,7 @@ export function SignIn({ problem, live }) {
   };
   return html`<${Dialog} title="Token" close=${close}>
     ${live === "denied" && problem && html`<p class="label">${problem}</p>`}
-    <p>A token of the service's file, with the role read to look, decide to ask for decisions, admin for mode and rollback. It is kept for this tab only.</p>
+    <p>A token of the service's file, with the role read to look, push to submit jobs, decide to ask for decisions, admin for mode and rollback. It is kept for this tab only.</p>
     <form onSubmit=${submit}><p><label>token <input type="password" name="token" autocomplete="off" autofocus /></label></p>
     <p class="ends"><button type="button" class="button" onClick=${close}>Cancel</button> <button class="button main">Use it</button></p></form>
     ${token() && html`<p><button type="button" class="button" onClick=${() => { keepToken(""); change({ me: null, signing: false }); restart(); }}>Forget the token</button></p>`}<//>`;
@@ -27,9 +27,9 @@ export const keysOn = () => sessionStorage.getItem(PLACE) !== "off";
 export function Keys({ sections }) {
   const close = () => change({ keys: false });
   return html`<${Dialog} title="Keys" close=${close}><dl>
-    <dt><kbd>1</kbd> to <kbd>${sections.length}</kbd></dt><dd>${sections.map(([, title]) => title).join(", ")}</dd>
+    <dt><kbd>1</kbd> to <kbd>9</kbd>, <kbd>0</kbd></dt><dd>${sections.map(([, title]) => title).join(", ")}</dd>
     <dt><kbd>/</kbd></dt><dd>search the decisions</dd><dt><kbd>t</kbd></dt><dd>token</dd><dt><kbd>?</kbd></dt><dd>this list</dd>
     <dt><kbd>←</kbd> <kbd>→</kbd></dt><dd>read a chart that has the focus; <kbd>Home</kbd>, <kbd>End</kbd>, <kbd>Esc</kbd></dd></dl>
-    <p><label class="check"><input type="checkbox" checked=${keysOn()} onInput=${(event) => sessionStorage.setItem(PLACE, event.target.checked ? "on" : "off")} /> single keys (1 to ${sections.length}, /, t, ?) are on</label></p>
+    <p><label class="check"><input type="checkbox" checked=${keysOn()} onInput=${(event) => sessionStorage.setItem(PLACE, event.target.checked ? "on" : "off")} /> single keys (digits, /, t, ?) are on</label></p>
     <p class="ends"><button type="button" class="button main" onClick=${close} autofocus>Close</button></p><//>`;
 }

@@ -127,6 +127,25 @@ def test_a_training_is_the_same_again_and_ctrl_c_keeps_the_best_so_far() -> None
     assert further.provenance["heuristic"] == once.provenance["heuristic"]
 
 
+def test_a_training_takes_one_thread_and_gives_the_others_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = []
+
+    def noted(parts: list[PoolPart]) -> str:
+        seen.append(torch.get_num_threads())
+        return "sjf"
+
+    monkeypatch.setattr(training, "best_order", noted)
+    before = torch.get_num_threads()
+    jobs = QueueJobs.of_seconds(np.arange(900) * 100, np.full(900, 50), np.full(900, 1))
+    try:
+        torch.set_num_threads(3)
+        with pytest.raises(UsageError, match="nothing to learn"):
+            training.train([PoolPart(jobs, 4)], "evolution", steps=1)
+        assert (seen, torch.get_num_threads()) == ([1], 3)
+    finally:
+        torch.set_num_threads(before)
+
+
 def test_a_queue_without_waits_teaches_nothing() -> None:
     jobs = QueueJobs.of_seconds(np.arange(900) * 100, np.full(900, 50), np.full(900, 1))
     with pytest.raises(UsageError, match="nothing to learn"):
