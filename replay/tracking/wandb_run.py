@@ -53,6 +53,7 @@ class WandbRun:
                 made.log(values, step=number)
             made.summary.update({f"total/{name}": value for name, value in run.figures.items()})
             made.finish()
+            wandb.teardown()  # its process writes the last blocks when it ends, after `finish` has returned
             found = list(place.path.glob("wandb/offline-run-*/run-*.wandb"))
             if len(found) != 1:
                 raise StorageError(f"wandb wrote {len(found)} record files in place of one; see its own log")
