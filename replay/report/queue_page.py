@@ -10,10 +10,11 @@ from replay.log.run_log import RunReader
 from replay.logqueue.logged_run import LoggedQueue, load, used_processors
 from replay.report.answer import Card
 from replay.report.drawing.formatting import percent, plain, time_unit
-from replay.report.drawing.plot import LiveChart
+from replay.report.drawing.plot import LiveChart, variable
 from replay.report.drawing.section import Section, chart_section, document, section
 from replay.store import run_index
-from twin.nodes.metrics import mean_fragmentation
+from twin.nodes.metrics import fragmentation_over_time, mean_fragmentation, node_use
+from twin.nodes.on_nodes import NodeSchedule
 from twin.queue.jobs import UNKNOWN, Float, Int
 from twin.queue.metrics import bounded_slowdowns, figures, waits_s
 from twin.queue.simulation import QueueSchedule
@@ -28,8 +29,8 @@ def render(store: Path, run_id: str) -> str:
     """Returns the page as one HTML document."""
     run = load(store, run_id)
     reader = RunReader(run_index.folder(store, run_id))
-    parts = (_head(run), _answer(run), _over_time(run), _by_size(run), _by_user(run),
-             _verification(run, reader))  # fmt: skip
+    parts = (_head(run), _answer(run), _over_time(run), _nodes(run), _by_size(run),
+             _by_user(run),             _verification(run, reader))  # fmt: skip
     return document(run_id, parts, None)
 
 
@@ -81,6 +82,34 @@ def _over_time(run: LoggedQueue) -> Section:
     return chart_section("Over time", [queue, busy], "pair")
 
 
+def _nodes(run: LoggedQueue) -> Section | None:
+    """Nodes by use, and fragmentation; None for a run on no nodes."""
+    return None if run.nodes is None else _nodes_over_time(run.nodes)
+
+
+def _nodes_over_time(done: NodeSchedule) -> Section:
+    begin, end = int(done.jobs.submit_ns.min()), int(done.end_ns.max())
+    marks, right, total = np.linspace(begin, end, POINTS + 1), (end - begin) / NS_PER_S, len(done.cluster)
+    seconds = ((marks[:-1] - begin) / NS_PER_S).tolist()
+    times, counts = node_use(done)
+    times, counts = np.append(begin, times), np.vstack(((total, 0, 0), counts))
+    chart = LiveChart(right, total * 1.05, "nodes", "Nodes", ": mean of a stretch")
+    chart.legend = [(name, variable(k)) for k, name in enumerate(("idle", "partly used", "full"))]
+    for k, (name, colour) in enumerate(chart.legend):
+        mean = _mean(times, counts[:, k], marks).tolist()
+        chart.line(list(zip(seconds, mean, strict=True)), name, colour, step=True)
+    times, share = fragmentation_over_time(done)
+    lost = (100 * _mean(times, share, marks)).tolist()
+    most = max(1.0, max(lost)) * 1.05
+    free = LiveChart(right, most, "% of all GPUs", "Fragmentation", ": mean of a stretch")
+    free.line(list(zip(seconds, lost, strict=True)), "free but of no use", step=True)
+    intro = (
+        "A node is full when all its GPUs are given away. Fragmentation: GPUs that are free but of no use to "
+        "the jobs of the log."
+    )
+    return chart_section("Nodes over time", [chart, free], "pair", intro=intro)
+
+
 def _waiting(done: QueueSchedule) -> tuple[Int, Int]:
     """Returns the times at which the number of waiting jobs changes, and that number from then on."""
     times = np.concatenate((done.jobs.submit_ns, done.start_ns))
@@ -100,7 +129,7 @@ def _highest(times: Int, values: Int, marks: Float) -> Float:
     return np.asarray(np.maximum(held, inside), np.float64)
 
 
-def _mean(times: Int, values: Int, marks: Float) -> Float:
+def _mean(times: Int, values: Int | Float, marks: Float) -> Float:
     """Returns the mean of a step function in each stretch between marks."""
     lengths = np.diff(times, append=times[-1:])
     area = np.concatenate(([0.0], np.cumsum(values * lengths)))

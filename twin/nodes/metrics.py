@@ -13,6 +13,7 @@ from twin.placement.cluster import MILLI
 from twin.placement.demands import Mix, Wants
 from twin.placement.nodes import Nodes, idle, take
 from twin.placement.recipe import Int
+from twin.queue.jobs import Float
 from twin.queue.metrics import QueueFigures, figures
 
 
@@ -73,6 +74,45 @@ def availability(done: NodeSchedule) -> float:
 def mean_fragmentation(done: NodeSchedule) -> float:
     """Returns the mean fragmentation over the makespan, event by event, as a share of all GPUs; nodes that
     are out count as others."""
+    times, lost, whole = _lost_over_time(done)
+    begin_ns = int(done.jobs.submit_ns.min())
+    span_ns = int(times[-1]) - begin_ns
+    if not span_ns:
+        return 0.0
+    lengths = np.diff(times, prepend=begin_ns).astype(np.float64)
+    return float(np.cumsum(lost[:-1].astype(np.float64) * lengths)[-1]) / (span_ns * whole)
+
+
+def fragmentation_over_time(done: NodeSchedule) -> tuple[Int, Float]:
+    """Returns the times of events, nanoseconds, and the fragmentation from each on: a share of all GPUs."""
+    times, lost, whole = _lost_over_time(done)
+    return times, lost[1:] / whole
+
+
+def node_use(done: NodeSchedule) -> tuple[Int, Int]:
+    """Returns the times at which the use of nodes changes (t,), nanoseconds, and how many nodes are idle,
+    partly used and full from each on (t, 3), by the shares of GPUs in the last run of each job."""
+    sizes, width = np.diff(done.first), int(done.cluster.gpus.max())
+    job = np.repeat(np.arange(len(sizes)), sizes)
+    milli = done.demands.wants.milli[done.demands.class_of][job]
+    job, node, milli = job[milli > 0], (done.slots // width)[milli > 0], milli[milli > 0]
+    times = np.concatenate((done.start_ns[job], done.end_ns[job]))
+    steps, nodes = np.concatenate((milli, -milli)), np.tile(node, 2)
+    order = np.lexsort((times, nodes))
+    times, nodes, used = times[order], nodes[order], np.cumsum(steps[order])  # each node is idle in the end
+    last = np.append((np.diff(times) != 0) | (np.diff(nodes) != 0), np.ones(min(1, len(times)), np.bool_))
+    times, nodes, used = times[last], nodes[last], used[last]
+    state = np.where(used == 0, 0, np.where(used < MILLI * done.cluster.gpus[nodes], 1, 2))
+    before = np.where(np.diff(nodes, prepend=-1) != 0, 0, np.concatenate(([0], state))[:-1])
+    changed, at = np.unique(times, return_inverse=True)
+    net = np.zeros((len(changed), 3), np.int64)
+    np.add.at(net, (at, state), 1)
+    np.add.at(net, (at, before), -1)
+    return changed, np.cumsum(net, axis=0) + np.array((len(done.cluster), 0, 0))
+
+
+def _lost_over_time(done: NodeSchedule) -> tuple[Int, Int, int]:
+    """The times of events (e,), what is lost before the first and from each on (e + 1,), and all there is."""
     mix, broken, many = done.demands.counted(), done.broken, len(done.jobs)
     end_ns = np.concatenate((done.end_ns, broken.end_ns))
     start_ns = np.concatenate((done.start_ns, broken.start_ns))
@@ -82,15 +122,11 @@ def mean_fragmentation(done: NodeSchedule) -> float:
     times, jobs = np.concatenate((end_ns, start_ns)), np.tile(np.arange(len(end_ns)), 2)
     signs = np.repeat((1, -1), len(end_ns))
     order = np.lexsort((signs * -1, times))  # ends before starts
-    span_ns = int(end_ns.max() - done.jobs.submit_ns.min())
-    if not span_ns:
-        return 0.0
-    sums = _integral(
+    lost = _fragments(
         idle(done.cluster), done.demands.wants, class_of, mix, first, slots,
-        np.ascontiguousarray(times[order]), np.ascontiguousarray(jobs[order]),
-        np.ascontiguousarray(signs[order]), int(done.jobs.submit_ns.min()),
+        np.ascontiguousarray(jobs[order]), np.ascontiguousarray(signs[order]),
     )  # fmt: skip
-    return float(sums) / (span_ns * int(mix.total[0]) * done.cluster.total_gpus * MILLI)
+    return times[order], lost, int(mix.total[0]) * done.cluster.total_gpus * MILLI
 
 
 def nodes_per_gang(done: NodeSchedule) -> float | None:
@@ -122,17 +158,17 @@ def _places(done: NodeSchedule, place: Int) -> Int:
 
 
 @njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
-def _integral(
-    nodes: Nodes, wants: Wants, class_of: Int, mix: Mix, first: Int, slots: Int, times: Int, jobs: Int,
-    signs: Int, begin: int,
-) -> float:  # fmt: skip
-    """The fragments of all nodes over time: thousandths of a GPU times jobs of the mix times nanoseconds."""
+def _fragments(
+    nodes: Nodes, wants: Wants, class_of: Int, mix: Mix, first: Int, slots: Int, jobs: Int, signs: Int
+) -> Int:
+    """The fragments of all nodes before the first event and after each: thousandths of a GPU times jobs of
+    the mix."""
     width = nodes.left.shape[1]
     of_nodes = fragmentation.of_nodes(nodes, mix)
-    lost, found, last = of_nodes.sum(), 0.0, begin
-    for event in range(len(times)):
-        found += float(lost) * float(times[event] - last)
-        last = times[event]
+    lost = of_nodes.sum()
+    found = np.empty(len(jobs) + 1, np.int64)
+    for event in range(len(jobs)):
+        found[event] = lost
         job = jobs[event]
         before = -1
         for place in range(first[job], first[job + 1]):
@@ -144,4 +180,5 @@ def _integral(
                 lost += now - of_nodes[n]
                 of_nodes[n] = now
                 before = n
+    found[len(jobs)] = lost
     return found

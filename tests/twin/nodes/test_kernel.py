@@ -16,7 +16,7 @@ from policy.placement.registry import placement
 from policy.queue.registry import recipe
 from tests.support.event_streams import of_kernel, of_referee
 from tests.support.node_queues import both, cases, outages
-from twin.nodes.metrics import node_figures, nodes_per_gang, racks_per_gang
+from twin.nodes.metrics import fragmentation_over_time, node_figures, node_use, nodes_per_gang, racks_per_gang
 from twin.nodes.on_nodes import NodeSchedule, simulate_on_nodes
 from twin.placement.cluster import NodeCluster
 from twin.placement.demands import Demands
@@ -155,6 +155,17 @@ def test_fragmentation_is_a_mean_over_time() -> None:
     done = played([(0, 10, 1), (0, 10, 1)], "fcfs", "best-fit", one, milli=[500, 1000])
     # 0 to 10: 500 are lost to the whole GPU, one job of two; 10 to 20: nothing is free.
     assert node_figures(done).fragmentation == pytest.approx(0.5 * 500 / 1000 / 2)
+    times, share = fragmentation_over_time(done)
+    assert (times // 10**9).tolist() == [0, 10, 10, 20]
+    assert share[[0, 2]] == pytest.approx([0.25, 0.0])
+
+
+def test_nodes_are_idle_partly_used_or_full() -> None:
+    # Two of four GPUs of node 0 from 0 to 10, all of them from 1 to 6; node 1 is full from 2 to 5.
+    done = played([(0, 10, 2), (1, 5, 2), (2, 3, 4)], "fcfs", "best-fit")
+    times, counts = node_use(done)
+    assert (times // 10**9).tolist() == [0, 1, 2, 5, 6, 10]
+    assert counts.tolist() == [[1, 1, 0], [1, 0, 1], [0, 0, 2], [1, 0, 1], [1, 1, 0], [2, 0, 0]]
 
 
 def test_a_reserved_place_is_kept_from_all_who_come_later() -> None:
