@@ -152,8 +152,10 @@ def cluster_named(nodes: str) -> tuple[NodeCluster, tuple[str, ...]]:
         return NodeCluster.parse(nodes), ()
     found = openb_lists.node_list(path)
     notes = []
-    if found.without_gpus:
-        notes.append(f"{found.without_gpus:,} nodes of {found.name} have no GPUs and are left out")
+    if bare := found.without_gpus:
+        notes.append(
+            f"{len(bare):,} nodes of {found.name} have no GPUs and are left out (first: row {bare[0]})"
+        )
     if found.rejects:
         first = found.rejects[0]
         notes.append(

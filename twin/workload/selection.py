@@ -106,6 +106,13 @@ def _sieve(log: SwfLog, faults: dict[str, Mask]) -> tuple[Mask, list[Reject]]:
     return kept, rejects
 
 
+def _first(log: SwfLog, kept: Mask, found: Mask) -> str:
+    """Returns the row and the job of the first of the kept rows that are meant."""
+    at = int(np.flatnonzero(kept)[np.argmax(found)])
+    number = int(log.column("job")[at])
+    return f"(first: row {int(log.line[at])}, job {log.ids.get(number, number)})"
+
+
 def _notes(log: SwfLog, kept: Mask, rules: QueueRules) -> list[str]:
     """Returns what is done to the jobs that are kept, a sentence each."""
     run, estimate, submit = (log.column(name)[kept] for name in ("run_s", "estimate_s", "submit_s"))
@@ -113,12 +120,16 @@ def _notes(log: SwfLog, kept: Mask, rules: QueueRules) -> list[str]:
     notes = []
     if not (log.column("estimate_s") > 0).any():
         notes.append("the log has no estimates: run times are taken for them")
-    elif longer := int(((estimate > 0) & (estimate < run)).sum()):
+    elif (longer := (estimate > 0) & (estimate < run)).any():
         done = "are cut there" if rules.cuts else "run on"
-        notes.append(f"{longer:,} runs are longer than their estimate and {done}")
-    if early := int((np.diff(submit) < 0).sum()):
         notes.append(
-            f"{early:,} rows were submitted before the row above them; jobs are sorted by submit time"
+            f"{int(longer.sum()):,} runs are longer than their estimate and {done} "
+            f"{_first(log, kept, longer)}"
+        )
+    if (early := np.diff(submit, prepend=submit[0]) < 0).any():
+        notes.append(
+            f"{int(early.sum()):,} rows were submitted before the row above them; jobs are sorted by submit "
+            f"time {_first(log, kept, early)}"
         )
     if differ := int(((held > 0) & (asked > 0) & (held != asked)).sum()):
         which = "those requested are" if rules.cuts else "the larger is"

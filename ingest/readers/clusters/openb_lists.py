@@ -32,7 +32,7 @@ Int = NDArray[np.int64]
 
 @dataclass(frozen=True, eq=False)
 class NodeList:
-    """Nodes with GPUs in the order of the file, how many had none, and the rows that were rejected."""
+    """Nodes with GPUs in the order of the file, rows of those without, and the rows that were rejected."""
 
     name: str
     gpus: Int
@@ -40,7 +40,7 @@ class NodeList:
     cpu_milli: Int
     memory_mib: Int
     racks: tuple[str, ...]
-    without_gpus: int
+    without_gpus: tuple[int, ...]
     rejects: tuple[Reject, ...]
 
 
@@ -83,7 +83,7 @@ def node_list(path: Path) -> NodeList:
     gpus, models, cpu, memory, racks = zip(*held, strict=True)
     return NodeList(
         path.name, np.array(gpus, np.int64), models, np.array(cpu, np.int64), np.array(memory, np.int64),
-        racks, len(rows) - len(held), rejects,
+        racks, tuple(row for row, one in rows if not one[0]), rejects,
     )  # fmt: skip
 
 

@@ -30,7 +30,7 @@ def test_nodes_without_gpus_are_counted(tmp_path: Path) -> None:
         encoding="utf-8",
     )
     found = openb_lists.node_list(path)
-    assert (found.gpus.tolist(), found.models, found.without_gpus) == ([2], ("P100",), 1)
+    assert (found.gpus.tolist(), found.models, found.without_gpus) == ([2], ("P100",), (1,))
     assert found.racks == ("r2",)
     path.write_text("sn,cpu_milli,memory_mib,gpu,model\nn0,32000,1024,0,\n", encoding="utf-8")
     with pytest.raises(InputError, match="no node has GPUs among 1"):

@@ -69,7 +69,8 @@ def test_nodes_are_words_or_a_file(tmp_path: Path) -> None:
     )
     cluster, notes = cluster_named(str(path))
     assert (cluster.total_gpus, cluster.models, cluster.cpu_milli.tolist()) == (2, ("P100",), [8000])
-    assert notes[0] == "1 nodes of nodes.csv have no GPUs and are left out" and "row 3" in notes[1]
+    assert notes[0] == "1 nodes of nodes.csv have no GPUs and are left out (first: row 1)"
+    assert "row 3" in notes[1]
     with pytest.raises(InputError, match="no such file"):
         cluster_named(str(tmp_path / "other.csv"))
     with pytest.raises(UsageError, match="is no group of nodes"):

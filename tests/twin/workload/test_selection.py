@@ -88,8 +88,9 @@ def test_what_is_done_to_the_jobs_is_said(tmp_path: Path) -> None:
     rows = ({"run_s": 20}, {"submit_s": 9}, {"submit_s": 3, "preceding_job": 1}, {"processors_requested": 2})
     notes = selected(tmp_path, *rows).notes
     assert notes == (
-        "1 runs are longer than their estimate and are cut there",
-        "2 rows were submitted before the row above them; jobs are sorted by submit time",
+        "1 runs are longer than their estimate and are cut there (first: row 2, job 1)",
+        "2 rows were submitted before the row above them; jobs are sorted by submit time "
+        "(first: row 4, job 3)",
         "1 jobs held other processors than they requested; those requested are taken",
         "4 jobs name no user; an order that goes by users takes them for one",
         "the log has no wait times: its submit times may be start times",
