@@ -7,22 +7,8 @@ import torch
 from policy.hippo.queue import dd_ppo, network, ppo
 from policy.hippo.queue.rollout import QueueRollout, accruals, rollout
 from policy.hippo.queue.training import one_thread
-from policy.hippo.queue.windows import PoolPart, Window
-from policy.queue.registry import recipe
+from tests.support.queue_windows import busy_window
 from twin.core.seeds import generator
-from twin.queue.jobs import QueueJobs
-from twin.queue.simulation import simulate
-
-
-def window(jobs: int = 120) -> Window:
-    """Synthetic: a pool of ten that is asked for more than it has."""
-    random = generator(0, "busy queue")
-    run = random.integers(50, 500, jobs)
-    made = QueueJobs.of_seconds(
-        np.sort(random.integers(0, 100 * jobs, jobs)), run, random.integers(2, 10, jobs), run
-    )
-    done = simulate(made, 10, recipe("sjf+easy"))
-    return Window(PoolPart(done.jobs, 10), done.start_ns)
 
 
 @pytest.mark.parametrize(
@@ -87,7 +73,7 @@ def test_workers_share_the_mean_of_their_gradients(monkeypatch: pytest.MonkeyPat
 
 
 def test_its_reward_is_minus_the_own_accrual_and_knows_no_heuristic() -> None:
-    scorer, given = network.scorer_of(network.network(network.WIDTHS, 3)), window()
+    scorer, given = network.scorer_of(network.network(network.WIDTHS, 3)), busy_window(50)
     own, beside = dd_ppo.own_rollout(given, scorer, 5), rollout(given, scorer, 5)
     base = accruals(given, given.start_ns, own.time_ns)
     assert own.reward == pytest.approx(beside.reward - base)
@@ -100,7 +86,7 @@ def test_a_step_changes_the_scorer_and_is_the_same_again() -> None:
     for _ in range(2):
         learner = dd_ppo.QueueDdPpo(network.network(network.WIDTHS, 0), 0)
         before = learner.scorer.weights.copy()
-        learner.step([window()], generator(0, "workers"))
+        learner.step([busy_window(50)], generator(0, "workers"))
         assert np.abs(learner.scorer.weights - before).max() > 0
         found.append(learner.scorer.weights.tolist())
     assert found[0] == found[1]

@@ -7,21 +7,9 @@ from policy.hippo.queue import network, sla_morl
 from policy.hippo.queue.rollout import rewards, rollout
 from policy.hippo.queue.training import one_thread
 from policy.hippo.queue.windows import PoolPart, Window, log_slowdowns
-from policy.queue.registry import recipe
+from tests.support.queue_windows import busy_window
 from twin.core.seeds import generator
 from twin.queue.jobs import QueueJobs
-from twin.queue.simulation import simulate
-
-
-def window(jobs: int = 120) -> Window:
-    """Synthetic: a pool of ten that is asked for more than it has."""
-    random = generator(0, "busy queue")
-    run = random.integers(5, 500, jobs)
-    made = QueueJobs.of_seconds(
-        np.sort(random.integers(0, 100 * jobs, jobs)), run, random.integers(2, 10, jobs), run
-    )
-    done = simulate(made, 10, recipe("sjf+easy"))
-    return Window(PoolPart(done.jobs, 10), done.start_ns)
 
 
 @pytest.mark.parametrize(
@@ -48,7 +36,7 @@ def test_excess_over_an_agreement_by_hand() -> None:
 
 
 def test_objectives_add_up_to_what_is_better_than_the_targets() -> None:
-    given, scorer = window(), network.scorer_of(network.network(network.WIDTHS, 3))
+    given, scorer = busy_window(5), network.scorer_of(network.network(network.WIDTHS, 3))
     learner = sla_morl.QueueSlaMorl(network.network(network.WIDTHS, 0), 0, [given])
     slowdowns = log_slowdowns(given.part, given.start_ns)
     assert (slowdowns > learner.limit).mean() == pytest.approx(0.05, abs=0.01)
@@ -71,9 +59,9 @@ def test_objectives_add_up_to_what_is_better_than_the_targets() -> None:
 def test_a_step_adapts_the_weights_and_is_the_same_again() -> None:
     found = []
     for _ in range(2):
-        learner = sla_morl.QueueSlaMorl(network.network(network.WIDTHS, 0), 0, [window()])
+        learner = sla_morl.QueueSlaMorl(network.network(network.WIDTHS, 0), 0, [busy_window(5)])
         before = learner.scorer.weights.copy()
-        learner.step([window()], generator(0, "workers"))
+        learner.step([busy_window(5)], generator(0, "workers"))
         assert np.abs(learner.scorer.weights - before).max() > 0
         # random weights keep fewer agreements than the heuristic
         assert learner.weights[1] > 0.5
