@@ -10,6 +10,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from ingest.core import resources, text_files
 from ingest.core.compiled import kept, njit
 from ingest.core.durable import DISK
@@ -18,6 +20,7 @@ from ingest.core.progress import SILENT, Progress
 from ingest.core.scratch import Scratch
 from ingest.pipeline.ingest import ingest
 from policy.placement.registry import placement
+from policy.placement.sites import site_choice
 from policy.queue.registry import recipe as queue_recipe
 from replay.bench.worker_pool import WorkerPool, cores
 from replay.health.check import Check
@@ -28,6 +31,8 @@ from twin.placement.demands import Demands
 from twin.queue.jobs import QueueJobs
 from twin.queue.simulation import simulate
 from twin.scenario.prepare import load
+from twin.sites.inputs import NOWHERE, SiteJobs, SiteLinks, single_sites
+from twin.sites.simulation import SiteWorld, simulate_on_sites
 from twin.traces.time_range import TimeRange
 
 PACKAGES = ("twin", "policy")
@@ -123,12 +128,18 @@ def play(store: Path, policy: str) -> None:
 
 
 def play_queue(store: Path) -> None:
-    """Runs three jobs through a pool of processors, and through nodes; nothing of the store is needed."""
+    """Runs three jobs through a pool of processors, nodes and two sites; nothing of the store is needed."""
     jobs, easy = QueueJobs.of_seconds([0, 0, 1], [9, 9, 2], [1, 2, 1]), queue_recipe("easy")
     simulate(jobs, 2, easy)
     nodes = NodeCluster.parse("1 x 2 A100-80")
     demands = Demands.of_jobs(nodes, jobs.processors)
     simulate_on_nodes(jobs, demands, nodes, easy, placement("best-fit"))
+    zeros, gpus, one = np.zeros((2, 2), np.int64), np.array([2, 2]), np.zeros(1, np.int64)
+    asked = SiteJobs(jobs.processors - 1, np.zeros(3, np.int64), np.full(3, NOWHERE))
+    world = SiteWorld(
+        ("a", "b"), gpus, SiteLinks(one, zeros[None], zeros), single_sites(np.array([1, 2]), gpus, 1)
+    )
+    simulate_on_sites(jobs, asked, world, easy, site_choice("least-loaded"))
 
 
 PARTS: dict[str, Callable[[Path], None]] = {"decisions": play_decisions, "queue": play_queue}
