@@ -19,7 +19,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TextIO
 
-from ingest.core.errors import UsageError
+from ingest.core.errors import TwinError, UsageError
 from ingest.core.scratch import Scratch
 from lab.comparison import named, three_plans
 from lab.emulated_wan import EmulatedWan, missing
@@ -223,6 +223,16 @@ def main(words: Sequence[str] | None = None, out: TextIO = sys.stdout) -> int:
     parser.add_argument("--time-scale", type=float, default=4.0)
     parser.add_argument("--no-static", action="store_true", help="leave the unfollowed training out")
     given = parser.parse_args(words)
+    try:
+        found = _measured(given)
+    except TwinError as error:
+        print(f"lab: {error}", file=sys.stderr)
+        return 1
+    print(json.dumps(found, indent=2), file=out)
+    return 0
+
+
+def _measured(given: argparse.Namespace) -> Json:
     if (lack := missing()) is not None:
         raise UsageError(f"no lab on this machine: {lack}")
     lab = Miniature(scenarios.prepare(scenarios.load(given.scenario), given.store), given.time_scale)
@@ -230,8 +240,7 @@ def main(words: Sequence[str] | None = None, out: TextIO = sys.stdout) -> int:
         found = figures(followed(lab, address, given.steps))
     if not given.no_static:
         found["static_s"] = static_s(lab, given.steps)
-    print(json.dumps(found, indent=2), file=out)
-    return 0
+    return found
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@ from typing import Any, cast
 
 import pytest
 
+from lab import closed_loop
 from lab.closed_loop import AHEAD, FollowedJob, cannot_run
 from lab.comparison import three_plans
 from lab.miniature import Miniature
@@ -100,3 +101,12 @@ def test_a_plan_that_the_workers_cannot_run_is_refused(lab: Miniature) -> None:
         assert why in cannot_run(other, lab)
     one, hook, job = followed(lab, to_json(replace(plan, micro_batches=1)))
     assert not job.given and len(one.refused) == 1 and ("refused", 0) in hook.said
+
+
+def test_a_machine_without_a_lab_is_told_in_one_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(closed_loop, "missing", lambda: "no network namespaces")
+    assert closed_loop.main([]) == 1
+    told = capsys.readouterr()
+    assert told.err == "lab: no lab on this machine: no network namespaces\n" and not told.out
