@@ -18,8 +18,10 @@ from ingest.core.compiled import njit
 from ingest.core.durable import replace
 from policy.placement.registry import PLACEMENTS, placement
 from policy.queue.registry import recipe
-from twin.nodes.kernel import NOBODY, ClusterState, _count_task, _end, _pass, site_of
+from twin.nodes import kernel
 from twin.nodes.on_nodes import NodeSchedule, simulate_on_nodes
+from twin.nodes.passes import run_pass
+from twin.nodes.state import NOBODY, ClusterState, site_of
 from twin.placement.cluster import NodeCluster
 from twin.placement.demands import Demands
 from twin.queue.jobs import Float, QueueJobs
@@ -97,19 +99,19 @@ def large() -> str:
 @njit  # type: ignore[untyped-decorator]
 def count_task(site: ClusterState, job: int) -> None:
     """The kernel's function, with a way in from Python; so too the next two."""
-    _count_task(site, job)
+    kernel.count_task(site, job)
 
 
 @njit  # type: ignore[untyped-decorator]
 def scheduling_pass(jobs: Inputs, flags: Flags, pool: Pool, site: ClusterState, time: int) -> None:
     """One pass of the kernel."""
-    _pass(jobs, flags, pool, site, time, NOBODY)
+    run_pass(jobs, flags, pool, site, time, NOBODY)
 
 
 @njit  # type: ignore[untyped-decorator]
 def end_next(jobs: Inputs, flags: Flags, pool: Pool, site: ClusterState) -> None:
     """Ends the job that ends next."""
-    _end(jobs, flags, pool, site)
+    kernel.end_next(jobs, flags, pool, site)
 
 
 def pass_times(policy: str, place: str) -> Float:

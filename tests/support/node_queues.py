@@ -13,6 +13,7 @@ from twin.nodes import kernel, referee
 from twin.nodes.faults import faults_of, interruptions
 from twin.nodes.on_nodes import NodeSchedule
 from twin.nodes.outages import NO_OUTAGES, NodeOutages
+from twin.nodes.state import site_of
 from twin.placement.cluster import NodeCluster
 from twin.placement.demands import Demands, possible
 from twin.queue.jobs import PREDICTIONS, QueueJobs
@@ -96,7 +97,7 @@ def both(
     played = jobs.cut_at_estimate() if rules.cuts else jobs
     predicted = played.predicted_ns(prediction)
     keys = recipe.keys(played, predicted)
-    site = kernel.site_of(cluster, asked, placement, seed)
+    site = site_of(cluster, asked, placement, seed)
     faults = faults_of(out, len(cluster), interval_s * NS_PER_S, 16 * len(jobs), 400 * len(jobs))
     start, overtook = kernel.play(played, predicted, site, keys, recipe.backfill, rules, faults)
     broken, happened = interruptions(faults, site.first), list[Happening]()

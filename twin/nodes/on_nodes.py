@@ -9,6 +9,7 @@ from ingest.core.errors import UsageError
 from twin.nodes import kernel
 from twin.nodes.faults import BROKEN, WRITTEN, faults_of, interruptions
 from twin.nodes.outages import NO_OUTAGES, UNBROKEN, Interruptions, NodeOutages
+from twin.nodes.state import site_of
 from twin.placement.cluster import MILLI, NodeCluster
 from twin.placement.demands import Demands, possible
 from twin.placement.recipe import Int, PlacementRecipe
@@ -98,7 +99,7 @@ def simulate_on_nodes(
     keys, runs = recipe.keys(played, predicted), USUAL_RUNS * len(outages)
     slots = USUAL_RUNS * runs
     while True:  # a second time, if there was no room to write down the runs that faults ended
-        site = kernel.site_of(cluster, demands, placement, seed)
+        site = site_of(cluster, demands, placement, seed)
         faults = faults_of(outages, len(cluster), checkpoint_interval_ns, runs, slots)
         start_ns, backfilled = kernel.play(played, predicted, site, keys, recipe.backfill, rules, faults)
         if faults.counts[BROKEN] <= runs and faults.counts[WRITTEN] <= slots:

@@ -13,35 +13,33 @@ import numpy as np
 
 from ingest.core.compiled import njit, njit_inner
 from twin.placement.choosing import Chooser, put
-from twin.placement.cluster import MILLI, NodeCluster
+from twin.placement.cluster import MILLI
 from twin.placement.demands import Mix, Wants
-from twin.placement.nodes import GIVE, TAKE, Nodes, assign, could, idle, take
+from twin.placement.nodes import GIVE, TAKE, Drafts, Nodes, assign, could, draft, take
 from twin.placement.recipe import Int
 
 LAST_NS = 2**61
 """The latest time at which a booking may begin."""
+TRIED, LATER, LEAST = np.int64(0), np.int64(1), np.int64(2)
+"""States of the nodes to compute with: at the time that is tried, later, and at their least."""
 
 
 class Bookings(NamedTuple):
     """Times of begins and ends (2n + 1,), their jobs and signs (`TAKE`, `GIVE`); their number, and 1 if time
-    ran out (2,); the begin of each job's booking (n,), -1 if it has none. Nodes to compute with: at the
-    time that is tried, later, and at their least."""
+    ran out (2,); the begin of each job's booking (n,), -1 if it has none."""
 
     at: Int
     job: Int
     sign: Int
     listed: Int
     begin: Int
-    tried: Nodes
-    later: Nodes
-    least: Nodes
 
 
-def none_booked(cluster: NodeCluster, jobs: int) -> Bookings:
+def none_booked(jobs: int) -> Bookings:
     """Returns room for the bookings of all jobs, none of which has one."""
     at, job, sign = (np.zeros(2 * jobs + 1, np.int64) for _ in range(3))
     begin = np.full(jobs, -1, np.int64)
-    return Bookings(at, job, sign, np.zeros(2, np.int64), begin, idle(cluster), idle(cluster), idle(cluster))
+    return Bookings(at, job, sign, np.zeros(2, np.int64), begin)
 
 
 @njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
@@ -78,8 +76,8 @@ def move(nodes: Nodes, wants: Wants, kind: int, slots: Int, sign: int) -> None:
 
 @njit_inner(cache=True, nogil=True)  # type: ignore[untyped-decorator]
 def book(
-    booked: Bookings, nodes: Nodes, wants: Wants, class_of: Int, mix: Mix, rule: Chooser, job: int, time: int,
-    length: int, first: Int, slots: Int,
+    booked: Bookings, nodes: Nodes, states: Drafts, wants: Wants, class_of: Int, mix: Mix, rule: Chooser,
+    job: int, time: int, length: int, first: Int, slots: Int,
 ) -> None:  # fmt: skip
     """Gives a job that has no booking the earliest place from `time` on, and writes its slots down.
 
@@ -88,17 +86,18 @@ def book(
     """
     at, of, signs, count = booked.at, booked.job, booked.sign, booked.listed[0]
     kind, begin, i, full = class_of[job], time, 0, time - 1
-    assign(booked.tried, nodes)
+    tried, least = draft(nodes, states, TRIED), draft(nodes, states, LEAST)
+    assign(tried, nodes)
     while True:
         while i < count and at[i] <= begin:
             other = of[i]
-            move(booked.tried, wants, class_of[other], slots[first[other] : first[other + 1]], signs[i])
+            move(tried, wants, class_of[other], slots[first[other] : first[other + 1]], signs[i])
             i += 1
-        if begin > full and could(booked.tried, wants, kind, rule.gang[kind]):
+        if begin > full and could(tried, wants, kind, rule.gang[kind]):
             full = _find_least(
-                booked, wants, class_of, kind, rule.gang[kind], i, begin + length, first, slots
+                booked, nodes, states, wants, class_of, kind, rule.gang[kind], i, begin + length, first, slots
             )
-            if full < begin and could(booked.least, wants, kind, rule.gang[kind]):
+            if full < begin and could(least, wants, kind, rule.gang[kind]):
                 break
         if i == count:
             return
@@ -106,7 +105,7 @@ def book(
     if begin > LAST_NS:
         booked.listed[1] = 1
         begin = LAST_NS
-    put(booked.least, wants, kind, mix, rule, job, slots[first[job] : first[job + 1]])
+    put(least, wants, kind, mix, rule, job, slots[first[job] : first[job + 1]])
     booked.begin[job] = begin
     _insert(booked, begin + length, job, GIVE)
     _insert(booked, begin, job, TAKE)
@@ -114,14 +113,16 @@ def book(
 
 @njit_inner(cache=True, nogil=True)  # type: ignore[untyped-decorator]
 def _find_least(
-    booked: Bookings, wants: Wants, class_of: Int, kind: int, gang: int, i: int, end: int, first: Int,
-    slots: Int,
+    booked: Bookings, nodes: Nodes, states: Drafts, wants: Wants, class_of: Int, kind: int, gang: int, i: int,
+    end: int, first: Int, slots: Int,
 ) -> int:  # fmt: skip
     """Writes the nodes at their least from the time tried, before the i-th in the list, to an end; returns
     -1, or the first time at which they have no room for the class even for a moment, and stops there."""
-    at, of, signs, later, least = booked.at, booked.job, booked.sign, booked.later, booked.least
-    assign(later, booked.tried)
-    assign(least, booked.tried)
+    at, of, signs = booked.at, booked.job, booked.sign
+    tried, later = draft(nodes, states, TRIED), draft(nodes, states, LATER)
+    least = draft(nodes, states, LEAST)
+    assign(later, tried)
+    assign(least, tried)
     width = least.left.shape[1]
     while i < booked.listed[0] and at[i] < end:
         job = of[i]

@@ -62,6 +62,38 @@ def idle(cluster: NodeCluster) -> Nodes:
     )  # fmt: skip
 
 
+class Drafts(NamedTuple):
+    """States of the same nodes to compute with, one element of the first axis a state.
+
+    What is the same in all of them stands in `Nodes` alone: a compiled function passes on every array of its
+    arguments one by one, and with five states of fifteen arrays that was most of what was compiled."""
+
+    left: Int
+    total: Int
+    whole: Int
+    cpu: Int
+    memory: Int
+    held: Int
+    version: Int
+    whole_of: Int
+
+
+def drafts(nodes: Nodes, count: int) -> Drafts:
+    """Returns so many states, each as the nodes are."""
+    columns = (getattr(nodes, name) for name in Drafts._fields)
+    return Drafts(*(np.stack([column] * count) for column in columns))
+
+
+@njit(inline="always")  # type: ignore[untyped-decorator]
+def draft(nodes: Nodes, states: Drafts, which: int) -> Nodes:
+    """Returns the nodes in one of the states, as views; they list what they find where the nodes do."""
+    return Nodes(
+        nodes.gpus, nodes.model, nodes.rack, states.left[which], states.total[which], states.whole[which],
+        states.cpu[which], states.memory[which], states.held[which], states.version[which],
+        states.whole_of[which], nodes.largest, nodes.most, nodes.able, nodes.racked,
+    )  # fmt: skip
+
+
 @njit_inner(cache=True, nogil=True)  # type: ignore[untyped-decorator]
 def assign(nodes: Nodes, other: Nodes) -> None:
     """Gives nodes the state of others of the same cluster."""
