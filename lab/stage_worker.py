@@ -26,6 +26,7 @@ from torch.distributed.pipelining import PipelineStage, Schedule1F1B, ScheduleGP
 from lab.instructions import Instruction, Job, StageTask, read_instruction, read_job
 from lab.small_gpt import GptSizes, TimedStage, batch, loss, make_layer
 
+FLOAT_BYTES = 4
 SCHEDULES: dict[str, Any] = {"1f1b": Schedule1F1B, "gpipe": ScheduleGPipe}
 
 
@@ -94,24 +95,27 @@ class Worker:
     def move(self, plan: Instruction) -> int:
         """Sends and receives the layers that change their site; bytes that this site sent."""
         assert self.plan is not None
-        old, new = _homes(self.plan), _homes(plan)
-        pending, arriving, sent = [], {}, 0
-        for number, (source, target) in enumerate(zip(old, new, strict=True)):
-            if source == target or self.site not in (source, target):
-                continue
-            module = make_layer(self.sizes, number, self.job.seed)
-            layer = self.layers.get(number) or MovableLayer(module, self.job.learning_rate)
+        moving = [
+            (number, source, target)
+            for number, (source, target) in enumerate(zip(_homes(self.plan), _homes(plan), strict=True))
+            if source != target and self.site in (source, target)
+        ]
+        pending, arriving, leaving = [], {}, []
+        # Receives first: gloo announces each to its sender over the connection that sent layers fill, and a
+        # word behind them would let the other direction begin when this one has ended.
+        for number, source, target in moving:
+            made = make_layer(self.sizes, number, self.job.seed)
+            layer = self.layers.pop(number, None) or MovableLayer(made, self.job.learning_rate)
             state = layer.state()
-            weighs = max(len(state), plan.layer_bytes[number] // 4)
-            parcel = torch.zeros(weighs)
-            if self.site == source:
-                parcel[: len(state)] = state
-                pending.append(dist.isend(parcel, target, tag=number))
-                sent += 4 * weighs
-                del self.layers[number]
-            else:
+            parcel = torch.zeros(max(len(state), plan.layer_bytes[number] // FLOAT_BYTES))
+            if self.site == target:
                 arriving[number] = (layer, parcel, len(state))
                 pending.append(dist.irecv(parcel, source, tag=number))
+            else:
+                parcel[: len(state)] = state
+                leaving.append((number, target, parcel))
+        pending += [dist.isend(parcel, target, tag=number) for number, target, parcel in leaving]
+        sent = sum(FLOAT_BYTES * len(parcel) for *_, parcel in leaving)
         for one in pending:
             one.wait()
         for number, (layer, parcel, length) in arriving.items():
