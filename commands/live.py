@@ -141,6 +141,10 @@ def training(
     help="Seconds for which an order waits for the job [600].",
 )  # fmt: skip
 @click.option(
+    "--renew-after", default=24.0, type=click.FloatRange(0, 8760), metavar="H",
+    help="Hours after which a new run takes the place of this one, 0: never [24].",
+)  # fmt: skip
+@click.option(
     "--webhook", metavar="URL",
     help="Post decisions and orders there; TWIN_WEBHOOK_SECRET signs them.",
 )  # fmt: skip
@@ -164,7 +168,7 @@ def training(
 @with_output
 def serve(
     out: Output, scenario: str, dataset: str | None, policy: str, host: str, port: int, tokens: Path | None,
-    active: bool, order_timeout: float, webhook: str | None, followed: tuple[Path, ...],
+    active: bool, order_timeout: float, renew_after: float, webhook: str | None, followed: tuple[Path, ...],
     scraped: tuple[str, ...], scrape_every: float, certificate: Path | None, key: Path | None,
 ) -> None:  # fmt: skip
     """Serve decisions for a job that runs: telemetry in, plans out.
@@ -205,7 +209,8 @@ def serve(
     if tokens is None and not address.loopback:
         raise UsageError(f"--host {host} lets other machines in: name their tokens with --tokens FILE")
     access = ApiSettings(Tokens(tokens))
-    settings = SessionSettings(policy, dataset, "active" if active else "shadow", order_timeout)
+    mode = "active" if active else "shadow"
+    settings = SessionSettings(policy, dataset, mode, order_timeout, 3600 * renew_after)
     with out.console.working("scenario and filters"):
         session = Session(out.store, load(scenario), settings)
     DISK.foretell((run_index.folder(out.store, session.run_id), f"log of a service for {scenario}"))

@@ -203,6 +203,7 @@ def main() -> None:
             words=" ".join(sys.argv[1:]),
             rate=asked.rate,
             load=os.getloadavg()[1],
+            cores=os.cpu_count(),
             head=head,
             rows="\n".join(rows),
         )
@@ -219,7 +220,7 @@ PAGE_TEXT = """# The decision service under load
 `python -m benchmarks.service.load {words}` wrote this page.
 Eight domains of octo-175b, SYNTHETIC links; {rate:,.0f} observations a second are pushed in batches of 500
 lines of JSON, a decision is asked for every second, stream clients listen. Clients and service share the
-machine of {cores} cores, whose load average at the end was {load:.0f} (more than {cores}: it did other work).
+machine of {cores} cores, whose load average at the end was {load:.1f} (more than {cores}: it did other work).
 Times are median / 99th percentile / longest, in ms. A batch is answered when it is on the disk.
 
 {head}

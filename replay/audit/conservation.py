@@ -58,6 +58,9 @@ class Accounts(Fold):
         self._live = started.get("live") is not None
         self._gpus = [0] * len(self._domains)
 
+    def _on_run_continued(self, event: Event, before: Json) -> None:
+        self._accounted_ns = before["accounted_ns"]
+
     def _on_plan_applied(self, event: Event, applied: Json) -> None:
         self._gpus = list(applied["gpus"])
         self._tokens_per_iteration = None  # local SGD counts an iteration for less
@@ -125,7 +128,7 @@ class Accounts(Fold):
 
     def _balance(self, event: Event, totals: Json) -> None:
         """Checks the sums against the totals of the run."""
-        if not self._jobs and not self._ended:
+        if not self._jobs and not self._ended and not self._live:  # a service goes on in another run
             self._expect(event, "accounted time", self._accounted_ns, event.sim_ns)
         for name in INTEGERS:
             self._expect(event, f"totals.{name}", totals[name], self._sums[name])

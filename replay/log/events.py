@@ -77,6 +77,8 @@ EVENT_TYPES: dict[str, EventType] = {
         ("decision_requested", 1, payloads.DecisionRequested),
         ("mode_changed", 1, payloads.ModeChanged),
         ("rollback_requested", 1, payloads.RollbackRequested),
+        ("renewal_requested", 1, payloads.RenewalRequested),
+        ("run_continued", 1, payloads.RunContinued),
         ("jobs_changed", 1, payloads.JobsChanged),
         ("order_given", 1, payloads.OrderGiven),
         ("order_closed", 1, payloads.OrderClosed),

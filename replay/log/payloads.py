@@ -387,6 +387,44 @@ class RollbackRequested(Payload):
     reason: str = Field(description="why, in words")
 
 
+class RenewalRequested(Payload):
+    """A service was asked to end this run and to go on in a new one; the end of the run follows."""
+
+    client: str = Field(description="name of the token that asked; empty: the service's clock")
+    reason: str = Field(description="why, in words")
+
+
+class RunContinued(Payload):
+    """What a run of a service begins with that takes the place of another: what was known at its end."""
+
+    after: str = Field(description="the run whose place it takes")
+    client: str = Field(description="name of the token that asked for it; empty: the service's clock")
+    reason: str = Field(description="why, in words")
+    links: Numbers = Field(
+        description="[i, j, ns, bandwidth_bps, latency_s] per sample of the last hour, in this run's time"
+    )
+    gpus: list[Count] = Field(description="GPUs alive by domain")
+    slowdowns: list[float] = Field(description="computing time over nominal by domain")
+    plan: Object | None = Field(description="in force; null: none yet")
+    virtual: bool = Field(description="the job has not said that it runs the plan")
+    since_ns: int = Field(description="how long the plan has been in force")
+    earlier: list[Object] = Field(description="plans that the job ran before, the oldest first")
+    accounted_ns: Count = Field(description="time of this run from which on its accounts are")
+    next_order: Count = Field(description="number of the next order")
+    tokens: Count = Field(description="trained so far, as the job reported steps")
+    hours: list[list[float]] = Field(
+        description="[hour since the epoch, egress_usd, gpu_usd, energy_j, tokens] of the last month"
+    )
+    months: Object = Field(description="sums of the accounts by month of UTC (`2026-11`)")
+    newest_ns: list[list[str | int]] = Field(
+        description="[step, ns], [link, i, j, ns], [gpus, domain, ns] or [slowdown, domain, ns] of the "
+        "newest observation, in this run's time: older ones are refused"
+    )
+    answers: list[list[JsonValue]] = Field(
+        description="[key, client, accepted, refused] of the last batches, to be known again by their keys"
+    )
+
+
 class JobsChanged(Payload):
     """Jobs were submitted to the queue of a service or cancelled, or the site reported starts and ends."""
 

@@ -11,7 +11,7 @@ from ingest.core.config import suggestion
 from ingest.core.errors import NotFoundError
 from ingest.core.terminal import shown
 from service.api.access import needs, session_of
-from service.api.schemas import Admission, Current, DryRun, Made, Mode, ModeNow, Queue, RollbackBody
+from service.api.schemas import Admission, Current, DryRun, Made, Mode, ModeNow, Queue, Renewed, RollbackBody
 from service.api.tokens import Client
 from service.session import questions, queue_forecast
 from service.session.session import Session
@@ -91,6 +91,13 @@ async def rollback(request: Request, client: Admin, why: RollbackBody | None = N
     """Orders the plan that the job ran before the present one; logged with who and why."""
     reason = "" if why is None else why.reason
     return await wrap_future(session_of(request).roll_back(reason, client.name))
+
+
+@router.post("/renew", response_model=Renewed)
+async def renew(request: Request, client: Admin, why: RollbackBody | None = None) -> Json:
+    """Ends the run and goes on in a new one that knows what it knew; 400 while an order waits."""
+    reason = "" if why is None else why.reason
+    return await wrap_future(session_of(request).renew(reason, client.name))
 
 
 def _domain(session: Session, name: str) -> int:

@@ -65,7 +65,7 @@ class Mode(Body):
 
 
 class RollbackBody(Body):
-    """Back to the plan before."""
+    """Why the plan before is ordered, or the run renewed."""
 
     reason: Reason = ""
 
@@ -161,6 +161,13 @@ class ModeNow(BaseModel):
     mode: str
     order: OrderBody | None
     plan: Json | None
+
+
+class Renewed(BaseModel):
+    """The run that has ended, and the one that has taken its place."""
+
+    ended: str
+    run: str
 
 
 class ErrorBody(BaseModel):

@@ -45,6 +45,22 @@ class ChargeSums:
         """Bytes between domains."""
         return sum(self.sent.values())
 
+    def to_json(self) -> Json:
+        """Returns all sums; `of_json` reads them back."""
+        sums = {name: getattr(self, name) for name in SUMS}
+        busy = [[domain, seconds] for domain, seconds in self.busy_s.items()]
+        return {**sums, "busy_s": busy, "sent": [[i, j, size] for (i, j), size in self.sent.items()]}
+
+    @classmethod
+    def of_json(cls, sums: Json) -> "ChargeSums":
+        """Returns the sums that `to_json` wrote."""
+        busy, sent = dict(sums["busy_s"]), {(i, j): size for i, j, size in sums["sent"]}
+        return cls(**{name: sums[name] for name in SUMS}, busy_s=busy, sent=sent)
+
+
+SUMS = ("iterations", "wall_s", "step_s", "tokens", "egress_usd", "gpu_usd", "energy_j")
+"""Fields of `ChargeSums` that are one number."""
+
 
 class AccountBook(Fold):
     """Accounts of one run; `origin_epoch_ns` is its time 0."""
@@ -59,6 +75,9 @@ class AccountBook(Fold):
         self.plans: list[Json] = []
         """Plans that were in force: `at` (epoch seconds), `plan`, `virtual`."""
         self._mode, self._reported = "shadow", False
+
+    def _on_run_continued(self, event: Event, before: Json) -> None:
+        self.months = {month: ChargeSums.of_json(sums) for month, sums in before["months"].items()}
 
     # -- plans in force
 

@@ -122,6 +122,10 @@ class Inbox:
             if fact is not None:
                 yield fact
 
+    def settle(self) -> None:
+        """Answers the requests of the open group, whose facts are durable."""
+        self._settle(lambda: None)
+
     def fail(self, why: str) -> None:
         """Turns away the requests of the open group and those that wait."""
         lost, self._group = self._group, []

@@ -18,6 +18,8 @@ from twin.core.facts import Fact
 Json = dict[str, Any]
 AHEAD_NS = 5 * NS_PER_S
 """A client's clock may be ahead by so much; its sample then counts as made on arrival."""
+HANDED_OVER = 5_000
+"""Batches that are known again by their key in the run that takes the place of this one."""
 KEYS = 100_000
 """Batches that are known again by their key; items of older ones are refused as out of order."""
 
@@ -67,6 +69,25 @@ class Intake:
                 _add(payload, seen, ns)
         payload["refused"] = [list(refusal) for refusal in sorted(refused)]
         return Fact(now_ns, "telemetry_received", payload)
+
+    def handed_over(self, shift_ns: int) -> Json:
+        """Returns `newest_ns` and `answers` of `run_continued` for a run whose time 0 is so much later."""
+        newest = [[*place, ns - shift_ns] for place, ns in self._newest.items() if ns >= shift_ns]
+        clients = {key: client for client, key in self._last_keys.items()}
+        answers = []
+        for key, known in list(self._answers.items())[-HANDED_OVER:]:
+            refused = [[one["item"], one["reason"]] for one in known["refused"]]
+            answers.append([key, clients.get(key), known["accepted"], refused])
+        return {"newest_ns": newest, "answers": answers}
+
+    def take_over(self, before: Json) -> None:
+        """Knows the order and the batches of the run before."""
+        self._newest.update({tuple(place): ns for *place, ns in before["newest_ns"]})
+        for key, client, accepted, refused in before["answers"]:
+            refusals = [{"item": item, "reason": reason} for item, reason in refused]
+            self._answers[key] = {"accepted": accepted, "refused": refusals, "duplicate": False}
+            if client is not None:
+                self._last_keys[client] = key
 
     def remember(self, fact: Fact) -> None:
         """Takes a batch that is part of the log, or will be."""

@@ -105,6 +105,10 @@ class LiveState(Fold):
         if requested["by"] != "pull":
             self.last_period_ns = event.sim_ns
 
+    def _on_run_continued(self, event: Event, before: Json) -> None:
+        self.last_period_ns = event.sim_ns
+        self.hours = {int(hour): dict(zip(CHARGES, sums, strict=True)) for hour, *sums in before["hours"]}
+
     def _on_triggered(self, event: Event, triggered: Json) -> None:
         self._trigger = triggered
 

@@ -17,7 +17,9 @@ class FoundRun(NamedTuple):
     setup: PreparedScenario
     notes: tuple[str, ...]
     left: str | None = None
-    """Run that a new one takes the place of; its jobs go on waiting in the new one."""
+    """Run of other code or measurements that a new one takes the place of; its jobs go on waiting."""
+    ended: bool = False
+    """The run was ended by a renewal; the one that takes its place has not begun."""
 
 
 def found(store: Path, header: Header, setup: PreparedScenario) -> FoundRun:
@@ -27,16 +29,23 @@ def found(store: Path, header: Header, setup: PreparedScenario) -> FoundRun:
         run_index.same_config(store, scenario, header.policy, header.seed, header.config_digest)
     ):
         reader = RunReader(run_index.folder(store, run))
-        if not reader.manifests() or reader.finished:
+        if not reader.manifests():
             continue
         stored = from_payload(reader.header())
+        if stored.live is None:  # a replay under the same choices
+            continue
         why = "the code has changed" if dict(stored.code) != code_version() else ""
         then = setup if why else world_reconstruction.prepare(store, stored)
         if not why and world_reconstruction.changed(then, stored):
             why = "the measurements have changed"
         if not why:
-            return FoundRun(run, stored, then, ())
+            return FoundRun(run, stored, then, (), ended=reader.finished)
         notes, left = (f"{run} is left as it is: {why} since; a new run begins",), run
         break
-    new = run_index.new_id(store, scenario, header.policy, header.seed, header.config_digest)
-    return FoundRun(new, header, setup, notes, left)
+    return FoundRun(new_id(store, header, setup), header, setup, notes, left)
+
+
+def new_id(store: Path, header: Header, setup: PreparedScenario) -> str:
+    """Returns the name of a run that is to begin."""
+    name = setup.scenario.name
+    return run_index.new_id(store, name, header.policy, header.seed, header.config_digest)

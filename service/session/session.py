@@ -9,7 +9,8 @@
 The thread runs the loop of every replay (`replay.run.loop.play`) in a world that takes its facts from the
 inbox. A run of the store that was left unfinished, by a kill or by `close`, is gone on with: its events are
 computed again from the facts in its log, compared, and new ones follow. Recorded decisions are taken as they
-were recorded, none is made twice.
+were recorded, none is made twice. From time to time a run ends and another takes its place (`renewal`), so
+that a restart stays short.
 """
 
 import time
@@ -30,7 +31,7 @@ from replay.run.loop import play
 from replay.store import checkpoint_registry, run_index
 from replay.store.event_sinks import LogSink, Watched
 from replay.store.run_header import Header
-from service.session import resumption
+from service.session import renewal, resumption
 from service.session.account_book import AccountBook
 from service.session.clock import LiveClock
 from service.session.inbox import Closed, Inbox, Request, StoppedError
@@ -40,12 +41,14 @@ from service.session.live_state import LiveState, Published, published
 from service.session.observation import Batch, ItemReader
 from twin.core.facts import Fact
 from twin.scenario import prepare as scenarios
-from twin.scenario.prepare import Scenario
+from twin.scenario.prepare import PreparedScenario, Scenario
 from twin.world.observed_world import ObservedWorld
 
 Json = dict[str, Any]
 ORDER_S = 600.0
 """Seconds for which an order waits for the job, by default."""
+RENEW_S = 86_400.0
+"""Age at which a run is renewed, by default."""
 RETRY_S = 2.0
 """Seconds after which a log that could not be written is tried again."""
 Listener = Callable[[list[Json]], None]
@@ -53,12 +56,14 @@ Listener = Callable[[list[Json]], None]
 
 @dataclass(frozen=True, slots=True)
 class SessionSettings:
-    """Policy, data set and times of a session; `mode` is that of a new run."""
+    """Policy, data set and times of a session; `mode` is that of a new run. After `renew_s` a run is renewed,
+    0: never."""
 
     policy: str = "hippo"
     dataset: str | None = None
     mode: str = "shadow"
     order_s: float = ORDER_S
+    renew_s: float = RENEW_S
 
 
 class Session:
@@ -74,12 +79,19 @@ class Session:
         setup = scenarios.prepare(scenario, store, dataset=settings.dataset)
         if setup.jobs:
             raise UsageError(f"{scenario.name} has several jobs; a service takes a scenario with one")
-        live = {"origin_epoch_ns": time.time_ns(), "order_s": settings.order_s}
-        header = Header(setup.header(), settings.policy, "kernel", digest, True, live=live, made_by="service")
+        header = _header(setup, settings, digest, time.time_ns())
         self._resumed = resumption.found(store, header, setup)
-        self.run_id, self.header, self.setup, self.notes, _ = self._resumed
+        self.run_id, self.header, self.setup, self.notes, *_ = self._resumed
+        self._before: Json | None = None
+        """What the run before has handed over to this one, if it was renewed."""
+        self._told, self._mode = list[Json](), settings.mode
+        """Changes of jobs that the first facts of a new run repeat, and its mode."""
+        self._renewal: Json | None = None  # that was asked for
+        self._renewals: list[Future[Json]] = []
+        """Who is told when the new run has begun."""
         self.reader = ItemReader(self.setup.estimator())
         self.published = Published()
+        self._committed: tuple[str, int] = "", 0
         self.problem = ""
         """Reason for which the log cannot be written at the moment; empty: it can."""
         self.inbox = Inbox(to_ns(scenario.control.period_s))
@@ -200,6 +212,29 @@ class Session:
 
         return self.inbox.put(Request(fact, self._order_answer))
 
+    def renew(self, reason: str, client: str = "") -> "Future[Json]":
+        """Ends the run and goes on in a new one; returns both, `ended` and `run`, when that is durable.
+
+        It fails while an order waits for the job.
+        """
+        payload = {"client": client, "reason": reason}
+        begun: Future[Json] = Future()
+
+        def fact(now_ns: int) -> Fact:
+            if self.world.orders.waiting is not None:
+                number = self.world.orders.waiting.number
+                raise UsageError(f"order {number} waits for the job; ask again when it is answered or over")
+            return Fact(now_ns, "renewal_requested", payload)
+
+        def asked(done: "Future[Any]") -> None:
+            if (error := done.exception()) is not None:
+                begun.set_exception(error)
+            else:
+                self._renewals.append(begun)
+
+        self.inbox.put(Request(fact, lambda: None)).add_done_callback(asked)
+        return begun
+
     def ask(self, question: Callable[[], Any]) -> "Future[Any]":
         """Returns what a question finds that is asked between two facts; it must change nothing."""
         found: list[Any] = []
@@ -220,6 +255,7 @@ class Session:
             while True:
                 try:
                     self._play()
+                    self._renew()
                 except Closed:
                     return
                 except StorageError as error:
@@ -235,6 +271,8 @@ class Session:
         finally:
             self.inbox.end("the service is shutting down" if self._failure is None else str(self._failure))
             self._ended.set()
+            for begun in self._renewals:
+                begun.set_exception(StoppedError("the service is shutting down"))
             for call in self.on_end:
                 call()
 
@@ -248,6 +286,26 @@ class Session:
         self.jobs = JobBook({one.name: one.gpus for one in self.setup.cluster.domains})
         self.world: ObservedWorld = observed.world_of(self.header, self.setup, self._outside())
         self.accounts = AccountBook(origin_ns)
+
+    def _renew(self) -> None:
+        """Lets a new run take the place of one that has ended, with the weights that are active now."""
+        live, requested = self.header.live, self._renewal
+        assert live is not None and requested is not None
+        ended_ns = int(live["origin_epoch_ns"])
+        origin_ns = renewal.origin_epoch_ns(ended_ns, max(time.time_ns(), ended_ns + self.world.now_ns))
+        self._before = renewal.handed_over(
+            self.run_id, requested, self.world, self.state, self.accounts, self.intake, origin_ns - ended_ns
+        )
+        self._told, self._mode = self.jobs.carried(), self.world.mode
+        digest = checkpoint_registry.resolve(self.store, self.settings.policy, None)
+        self.header = _header(self.setup, self.settings, digest, origin_ns)
+        self._resumed = resumption.FoundRun(
+            resumption.new_id(self.store, self.header, self.setup), self.header, self.setup, ()
+        )
+        self.run_id, self.problem = self._resumed.run_id, ""
+        self._publish()
+        self.inbox.settle()  # answers that rest on the run that has ended
+        self._prepare()
 
     def _play(self) -> None:
         folder = run_index.folder(self.store, self.run_id)
@@ -268,19 +326,30 @@ class Session:
         """Yields the facts of the log, then the present ones."""
         live = self.header.live
         assert live is not None
-        last_ns, begun = 0, False
+        last_ns, opened_ns = 0, -1
         for event in self._stored():
             last_ns = event.sim_ns
             self._remember(Fact(event.sim_ns, event.type, event.payload))
         for fact in observed.logged(self._stored()):
-            begun = True
+            opened_ns = fact.sim_ns if opened_ns < 0 else opened_ns
             yield fact
         self._clock = clock = LiveClock(int(live["origin_epoch_ns"]), last_ns)
         self.state.fresh.clear()  # what the log holds is no news
-        yield from self._openings(clock) if not begun else ()
+        if opened_ns < 0:
+            opened_ns = clock.now_ns()
+            yield from self._openings(clock)
         for fact in self.inbox.facts(clock, self.state.last_period_ns, self._commit):
             self._remember(fact)
             yield fact
+            if self._is_old(fact.sim_ns - opened_ns):
+                due = Fact(clock.now_ns(), "renewal_requested", {"client": "", "reason": "its age"})
+                self._remember(due)
+                yield due
+
+    def _is_old(self, age_ns: int) -> bool:
+        """True if the run is to be renewed; while an order waits for the job, none is."""
+        limit_s = self.settings.renew_s
+        return limit_s > 0 and age_ns >= to_ns(limit_s) and self.world.orders.waiting is None
 
     def _remember(self, fact: Fact) -> None:
         """Takes what clients told, as it is in the log or will be."""
@@ -288,19 +357,34 @@ class Session:
             self.intake.remember(fact)
         elif fact.type == "jobs_changed":
             self.jobs.take(fact.payload["changes"])
+        elif fact.type == "run_continued":
+            self.intake.take_over(fact.payload)
+        elif fact.type == "renewal_requested":
+            self._renewal = fact.payload
 
     def _openings(self, clock: LiveClock) -> Iterator[Fact]:
-        """Yields the first facts of a new run; jobs of the run in whose place it comes go on waiting."""
-        if self._resumed.left is not None:
-            before = RunReader(run_index.folder(self.store, self._resumed.left)).events()
-            self.jobs.take([one for e in before if e.type == "jobs_changed" for one in e.payload["changes"]])
-            carried = self.jobs.carried()
-            if carried:
-                yield Fact(clock.now_ns(), "jobs_changed", {"client": "", "changes": carried})
-        yield Fact(clock.now_ns(), "decision_requested", {"by": "start", "client": ""})
-        if self.settings.mode != "shadow":
-            first = {"mode": self.settings.mode, "client": "", "reason": "the service was started so"}
-            yield Fact(clock.now_ns(), "mode_changed", first)
+        """Yields the first facts of a new run: what the run before knew; its jobs go on waiting."""
+        told, left = self._told, self._resumed.left
+        if left is not None:
+            orders = 0
+            for event in RunReader(run_index.folder(self.store, left)).events():
+                told = [*told, *event.payload["changes"]] if event.type == "jobs_changed" else told
+                orders = event.payload["number"] + 1 if event.type == "order_given" else orders
+            gpus = [domain.gpus for domain in self.setup.cluster.domains]
+            self._before = renewal.left_behind(left, self.notes[0], orders, gpus)
+        self.jobs.take(told)
+        told = self.jobs.carried()
+        if told:
+            yield Fact(clock.now_ns(), "jobs_changed", {"client": "", "changes": told})
+        if self._before is None:
+            yield Fact(clock.now_ns(), "decision_requested", {"by": "start", "client": ""})
+        else:
+            known = Fact(clock.now_ns(), "run_continued", self._before)
+            self._remember(known)
+            yield known
+        if self._mode != "shadow":
+            reason = "the service was started so" if self._before is None else "as before"
+            yield Fact(clock.now_ns(), "mode_changed", {"mode": self._mode, "client": "", "reason": reason})
 
     def _stored(self) -> Iterator[Event]:
         folder = run_index.folder(self.store, self.run_id)
@@ -308,13 +392,26 @@ class Session:
 
     def _commit(self) -> None:
         """Makes the events so far durable, then publishes them."""
-        state, world = self.state, self.world
-        if state.events == self.published.events and self._began.is_set() and not self.problem:
+        place = self.run_id, self.state.events
+        if place == self._committed and self._began.is_set() and not self.problem:
             return
         self._sink.flush()
-        self.problem = ""
-        self.published = published(state, world)
+        self.problem, self._committed = "", place
+        self._publish()
         self._began.set()
-        fresh, state.fresh = state.fresh, []
+        renewals, self._renewals = self._renewals, []
+        for begun in renewals:
+            begun.set_result({"ended": self._before and self._before["after"], "run": self.run_id})
+
+    def _publish(self) -> None:
+        """Shows what is durable to those who ask and listen."""
+        self.published = published(self.state, self.world)
+        fresh, self.state.fresh = self.state.fresh, []
         for listener in tuple(self.listeners) if fresh else ():
             listener(fresh)
+
+
+def _header(setup: PreparedScenario, settings: SessionSettings, digest: str | None, origin_ns: int) -> Header:
+    """Header of a run that begins."""
+    live = {"origin_epoch_ns": origin_ns, "order_s": settings.order_s}
+    return Header(setup.header(), settings.policy, "kernel", digest, True, live=live, made_by="service")

@@ -151,12 +151,14 @@ def test_the_routes_take_changes_and_list_jobs(session: Session) -> None:
 
 def test_jobs_go_on_waiting_in_the_next_run(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
     session.change_jobs([submit("kept")]).result(20)
+    session.change_mode("active", "test").result(20)  # orders the plan
     session.close()
     again = toy_session(session.store, monkeypatch)
     assert again.run_id == session.run_id and again.jobs.open == session.jobs.open
     again.close()
     monkeypatch.setattr("service.session.resumption.code_version", lambda: {"other": "code"})
     new = toy_session(session.store, monkeypatch)
+    assert new.world.orders.next_number == 1
     assert new.run_id != session.run_id and new.jobs.open == session.jobs.open
     assert "kept" in new.jobs.open
     new.close()

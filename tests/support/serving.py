@@ -50,11 +50,11 @@ def without_lake(monkeypatch: pytest.MonkeyPatch) -> PreparedScenario:
 
 def toy_session(
     store: Path, monkeypatch: pytest.MonkeyPatch, *, policy: str = "greedy", mode: str = "shadow",
-    order_s: float = 600.0,
+    order_s: float = 600.0, renew_s: float = 0.0,
 ) -> Session:  # fmt: skip
     """A session that has begun; its scenario is prepared without a lake."""
     setup = without_lake(monkeypatch)
-    session = Session(store, setup.scenario, SessionSettings(policy, None, mode, order_s))
+    session = Session(store, setup.scenario, SessionSettings(policy, None, mode, order_s, renew_s))
     session.start()
     return session
 

@@ -25,9 +25,11 @@ from twin.world.orders import Orders
 from twin.world.sample_rounds import rounds
 from twin.world.step_accounts import StepAccounts, steps_in_order
 from twin.world.telemetry import moved_links, present_links
+from twin.world.totals import Totals
 
 OUTSIDE = (
     "telemetry_received", "decision_requested", "mode_changed", "rollback_requested", "jobs_changed",
+    "renewal_requested", "run_continued",
 )  # fmt: skip
 """Types of the facts that come from outside; all others follow from them."""
 Json = dict[str, Any]
@@ -54,6 +56,7 @@ class ObservedWorld:
         self.estimator = setup.estimator()
         self.accounts = StepAccounts(self.estimator, self._emit)
         self.tokens = 0
+        self._totals = Totals(setup.cluster.size)
         self._threshold = setup.scenario.control.change_threshold
         telemetry = setup.scenario.telemetry
         self._gap_ns = to_ns(min(telemetry.period_s, setup.scenario.control.period_s))
@@ -148,6 +151,33 @@ class ObservedWorld:
 
     def _on_jobs_changed(self, changed: Json) -> None:
         """Takes changes of the queue beside the job: nothing follows from them here."""
+
+    def _on_renewal_requested(self, requested: Json) -> None:
+        """Ends the run; the one that takes its place begins with `run_continued`."""
+        self._reasons = {}
+        self._emit("run_finished", {"totals": self._totals.payload()})
+
+    def _on_run_continued(self, before: Json) -> None:
+        """Takes what the run before knew at its end, then asks for the first decision."""
+        self._take_links(before["links"])
+        self._take_machines(
+            [[domain, self.now_ns, alive] for domain, alive in enumerate(before["gpus"])],
+            [[domain, self.now_ns, slow] for domain, slow in enumerate(before["slowdowns"]) if slow != 1.0],
+        )
+        self.orders.take_over(
+            before["next_order"], [self._plan_of(plan) for plan in before["earlier"]],
+        )  # fmt: skip
+        self.accounts.begin(before["accounted_ns"])
+        if before["plan"] is not None:
+            plan = self._plan_of(before["plan"])
+            if before["virtual"]:
+                self.orders.run(self.now_ns, plan, virtual=True)
+            else:
+                self._runs(before["accounted_ns"], plan, 0.0)
+            self.orders.since_ns = self.now_ns - before["since_ns"]
+        self.tokens = before["tokens"]
+        self._reasons = {}
+        self._request("start", {"after": before["after"]})
 
     def _on_telemetry_received(self, batch: Json) -> None:
         self._take_links(batch["links"])
@@ -263,6 +293,7 @@ class ObservedWorld:
         self._decisions, self._decided_ns = self._decisions + 1, self.now_ns
 
     def _emit(self, kind: str, payload: Json) -> None:
+        self._totals.add(kind, payload)
         self._facts.append(Fact(self.now_ns, kind, payload))
 
 

@@ -55,6 +55,15 @@ class Orders:
         self.waiting = None
         return order
 
+    def take_over(self, number: int, earlier: list[Plan]) -> None:
+        """Goes on counting orders from a number, and with plans that the job ran before."""
+        self._next, self.earlier = max(self._next, number), earlier
+
+    @property
+    def next_number(self) -> int:
+        """Number of the next order."""
+        return self._next
+
     def run(self, now_ns: int, plan: Plan, *, virtual: bool) -> None:
         """Puts a plan in force; the one before is kept for a rollback if the job ran it."""
         if plan == self.in_force and virtual == self.virtual:

@@ -33,6 +33,15 @@ class StepAccounts:
         self._plan: Plan | None = None
         self._end_ns = 0  # all up to here is accounted for
 
+    @property
+    def end_ns(self) -> int:
+        """Time up to which all is accounted for."""
+        return self._end_ns
+
+    def begin(self, ns: int) -> None:
+        """Leaves the time before `ns` to another run."""
+        self._end_ns = ns
+
     def run(self, ns: int, plan: Plan, pause_s: float, links: LinkState) -> None:
         """Takes that the job runs `plan` from `ns` on, after a pause for it.
 
