@@ -45,6 +45,7 @@ class Accounts(Fold):
         accounts = Accounts()
         accounts.problems, accounts._domains, accounts._prices = self.problems, self._domains, self._prices
         accounts._gpus, accounts._accounted_ns = [0] * len(self._domains), event.sim_ns
+        accounts._live = self._live
         return accounts
 
     def _on_job_finished(self, event: Event, finished: Json) -> None:

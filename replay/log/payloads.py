@@ -358,7 +358,12 @@ class TelemetryReceived(Payload):
     slowdowns: Numbers = Field(description="[domain, ns, computing time over nominal]")
     plans: list[Object] = Field(
         description="what the job said of plans: ns, state (running, applied or refused), plan, order, "
-        "pause_s, reason"
+        "pause_s, reason, and its name where the scenario has several"
+    )
+    jobs: list[str] = Field(
+        default=[],
+        description="of a scenario with several jobs: rows of `steps`, `sent`, `computed` and `memory` end "
+        "with the index of their job in this list",
     )
     refused: list[list[int | str]] = Field(description="[item of the batch, reason] of what was not accepted")
 
@@ -368,6 +373,7 @@ class DecisionRequested(Payload):
 
     by: Literal["start", "period", "pull"] = Field(description="the service's clock, or a client")
     client: str = Field(description="name of the token that asked; empty: none")
+    job: str = Field(default="", description="the job of several that it was asked for; empty: all")
 
 
 class ModeChanged(Payload):
@@ -385,10 +391,12 @@ class RollbackRequested(Payload):
 
     client: str = Field(description="name of the token that asked; empty: none")
     reason: str = Field(description="why, in words")
+    job: str = Field(default="", description="the job of several that it is for; empty: the only one")
 
 
 class JobsChanged(Payload):
-    """Jobs were submitted to the queue of a service or cancelled, or the site reported starts and ends."""
+    """Jobs were submitted to the queue of a service or cancelled, or the site reported starts and ends; or
+    jobs of a scenario with several were submitted or ended."""
 
     client: str = Field(description="name of the token that told it; empty: none was asked for")
     changes: list[Object] = Field(
@@ -402,7 +410,7 @@ class OrderGiven(Payload):
 
     number: Count = Field(description="number of the order, from 0")
     decision: Count | None = Field(description="number of the decision; null: a rollback")
-    plan: Object = Field(description="the plan to go to")
+    plan: Object | None = Field(description="the plan to go to; null: to stop and give all GPUs back")
     reason: str = Field(description="why, in words")
 
 

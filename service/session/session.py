@@ -14,14 +14,13 @@ were recorded, none is made twice.
 
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Event as Signal
 from threading import Thread
 from typing import Any
 
-from ingest.core.errors import NotFoundError, StorageError, UsageError
+from ingest.core.errors import StorageError
 from ingest.core.units import NS_PER_S, to_ns
 from replay.log.events import Event
 from replay.log.run_log import RunReader, RunWriter
@@ -33,11 +32,13 @@ from replay.store.run_header import Header
 from service.session import resumption
 from service.session.account_book import AccountBook
 from service.session.clock import LiveClock
-from service.session.inbox import Closed, Inbox, Request, StoppedError
+from service.session.inbox import Closed, Inbox, StoppedError
 from service.session.intake import Intake
 from service.session.job_book import JobBook
+from service.session.job_roll import JobRoll
 from service.session.live_state import LiveState, Published, published
-from service.session.observation import Batch, ItemReader
+from service.session.observation import ItemReader
+from service.session.requests import SessionRequests
 from twin.core.facts import Fact
 from twin.scenario import prepare as scenarios
 from twin.scenario.prepare import Scenario
@@ -61,24 +62,25 @@ class SessionSettings:
     order_s: float = ORDER_S
 
 
-class Session:
+class Session(SessionRequests):
     """Serves one scenario; all methods but `close` may be called from any thread.
 
+    A scenario that lists several jobs has them from their submission (`change_jobs`) to their end.
+
     Raises:
-        UsageError, NotFoundError: the scenario has several jobs, or no such policy or data set.
+        UsageError, NotFoundError: no such policy or data set.
     """
 
     def __init__(self, store: Path, scenario: Scenario, settings: SessionSettings) -> None:
         self.store, self.settings = store, settings
         digest = checkpoint_registry.resolve(store, settings.policy, None)
         setup = scenarios.prepare(scenario, store, dataset=settings.dataset)
-        if setup.jobs:
-            raise UsageError(f"{scenario.name} has several jobs; a service takes a scenario with one")
         live = {"origin_epoch_ns": time.time_ns(), "order_s": settings.order_s}
         header = Header(setup.header(), settings.policy, "kernel", digest, True, live=live, made_by="service")
         self._resumed = resumption.found(store, header, setup)
         self.run_id, self.header, self.setup, self.notes, _ = self._resumed
-        self.reader = ItemReader(self.setup.estimator())
+        jobs = {one.name: one.spec for one in self.setup.jobs} or {"": self.setup.job}
+        self.reader = ItemReader({name: self.setup.estimator(spec) for name, spec in jobs.items()})
         self.published = Published()
         self.problem = ""
         """Reason for which the log cannot be written at the moment; empty: it can."""
@@ -132,86 +134,6 @@ class Session:
         left_ns = self.state.last_period_ns + self.inbox.period_ns - self._clock.now_ns()
         return max(0.0, left_ns / NS_PER_S)
 
-    # -- requests
-
-    def observe(self, batch: Batch) -> "Future[Json]":
-        """Returns what is accepted of a batch, when that is durable: `accepted`, `refused`, `duplicate`."""
-        found: list[Json] = []
-
-        def fact(now_ns: int) -> Fact | None:
-            known = self.intake.answer(batch.key)
-            if known is not None:
-                found.append(known)
-                return None
-            return self.intake.fact(batch, now_ns)
-
-        def answer() -> Json:
-            if found:
-                return found[0]
-            known = self.intake.answer(batch.key)
-            assert known is not None
-            return {**known, "duplicate": False}
-
-        return self.inbox.put(Request(fact, answer))
-
-    def change_jobs(self, items: list[Any], client: str = "") -> "Future[Json]":
-        """Returns what became of changes of the queue, when they are durable: `accepted`, `unchanged`,
-        `refused`.
-        """
-        found: list[Json] = []
-
-        def fact(now_ns: int) -> Fact | None:
-            changes, answer = self.jobs.judged(items, self.intake.epoch_ns(now_ns))
-            found.append(answer)
-            return Fact(now_ns, "jobs_changed", {"client": client, "changes": changes}) if changes else None
-
-        return self.inbox.put(Request(fact, lambda: found[0]))
-
-    def decide(self, client: str = "") -> "Future[Json]":
-        """Returns the decision that is made now, or why none is: `made`, `decision`, `obstacle`."""
-        before: list[int] = []
-
-        def fact(now_ns: int) -> Fact:
-            before.append(self.state.decisions[-1]["number"])
-            return Fact(now_ns, "decision_requested", {"by": "pull", "client": client})
-
-        def answer() -> Json:
-            last = self.state.decisions[-1]
-            made = last["number"] > before[0]
-            return {"made": made, "decision": last, "obstacle": None if made else self.published.obstacle}
-
-        return self.inbox.put(Request(fact, answer))
-
-    def change_mode(self, mode: str, reason: str, client: str = "") -> "Future[Json]":
-        """Changes between shadow, active and hold; returns the mode, and the order that waits."""
-        payload = {"mode": mode, "client": client, "reason": reason}
-        return self.inbox.put(Request(lambda now: Fact(now, "mode_changed", payload), self._order_answer))
-
-    def roll_back(self, reason: str, client: str = "") -> "Future[Json]":
-        """Orders the plan that was in force before; the answer fails where the job ran no other."""
-        payload = {"client": client, "reason": reason}
-
-        def fact(now_ns: int) -> Fact:
-            if self.world.mode != "active":
-                raise UsageError("only an active service orders; `POST /v1/mode` promotes it")
-            if not self.world.orders.earlier:
-                raise NotFoundError("the job has reported no plan before the present one")
-            return Fact(now_ns, "rollback_requested", payload)
-
-        return self.inbox.put(Request(fact, self._order_answer))
-
-    def ask(self, question: Callable[[], Any]) -> "Future[Any]":
-        """Returns what a question finds that is asked between two facts; it must change nothing."""
-        found: list[Any] = []
-
-        def fact(now_ns: int) -> None:
-            found.append(question())
-
-        return self.inbox.put(Request(fact, lambda: found[0]))
-
-    def _order_answer(self) -> Json:
-        return {"mode": self.published.mode, "order": self.published.order, "plan": self.published.plan}
-
     # -- the thread
 
     def _serve(self) -> None:
@@ -244,9 +166,14 @@ class Session:
         assert live is not None
         origin_ns = int(live["origin_epoch_ns"])
         self.state = LiveState(origin_ns, telemetry.noise)
-        self.intake = Intake(origin_ns)
-        self.jobs = JobBook({one.name: one.gpus for one in self.setup.cluster.domains})
         self.world: ObservedWorld = observed.world_of(self.header, self.setup, self._outside())
+        self.jobs: JobBook | JobRoll
+        if self.setup.jobs:
+            self.jobs = roll = JobRoll(self.setup.jobs, self.world.jobs, self.setup.cluster)
+            self.intake = Intake(origin_ns, tuple(roll.listed), roll.out_of_run)
+        else:
+            self.intake = Intake(origin_ns)
+            self.jobs = JobBook({one.name: one.gpus for one in self.setup.cluster.domains})
         self.accounts = AccountBook(origin_ns)
 
     def _play(self) -> None:
@@ -256,7 +183,7 @@ class Session:
         prepared = runner.prepare_run(
             self.header, self.setup, lambda: runner.load_policy(self.store, self.header), script=script
         )
-        self.policy, self.context = prepared.policy, prepared.context
+        self.context, self.by_job = prepared.context, prepared.by_job
         self._sink: LogSink | RunWriter = RunWriter.open(folder) if exists else LogSink(folder)
         events = Watched(Watched(self._sink, self.accounts), self.state)
         try:
@@ -291,12 +218,10 @@ class Session:
 
     def _openings(self, clock: LiveClock) -> Iterator[Fact]:
         """Yields the first facts of a new run; jobs of the run in whose place it comes go on waiting."""
-        if self._resumed.left is not None:
-            before = RunReader(run_index.folder(self.store, self._resumed.left)).events()
-            self.jobs.take([one for e in before if e.type == "jobs_changed" for one in e.payload["changes"]])
-            carried = self.jobs.carried()
-            if carried:
-                yield Fact(clock.now_ns(), "jobs_changed", {"client": "", "changes": carried})
+        left = self._resumed.left
+        before = () if left is None else RunReader(run_index.folder(self.store, left)).events()
+        if carried := self.jobs.opening(before, self.intake.epoch_ns(clock.now_ns())):
+            yield Fact(clock.now_ns(), "jobs_changed", {"client": "", "changes": carried})
         yield Fact(clock.now_ns(), "decision_requested", {"by": "start", "client": ""})
         if self.settings.mode != "shadow":
             first = {"mode": self.settings.mode, "client": "", "reason": "the service was started so"}
