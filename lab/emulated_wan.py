@@ -82,11 +82,20 @@ class EmulatedWan:
 
     def play(self) -> int:
         """Lets time 0 of the links be now; nanoseconds of the monotonic clock."""
-        assert self._router is not None and self._router.stdin is not None
         self.epoch_ns = time.monotonic_ns()
-        self._router.stdin.write(f"{self.epoch_ns}\n")
-        self._router.stdin.flush()
+        self._tell(self.epoch_ns)
         return self.epoch_ns
+
+    def relay(self, routes: Sequence[Sequence[int]]) -> None:
+        """Sends packets over these relays from now on, each from its first site to its last; all other pairs
+        go directly."""
+        self._tell([list(route) for route in routes])
+
+    def _tell(self, said: int | list[list[int]]) -> None:
+        """Gives the router a line."""
+        assert self._router is not None and self._router.stdin is not None
+        self._router.stdin.write(f"{json.dumps(said)}\n")
+        self._router.stdin.flush()
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

@@ -25,7 +25,8 @@ class Instruction:
     """A plan as workers run it from the begin of step `at_step` on.
 
     `stages` in pipeline order; without any the training ends. `layer_bytes` is what a layer's state weighs
-    when it moves, `restart_s` how long every site waits after a move.
+    when it moves, `restart_s` how long every site waits after a move. `extra_warmup` deepens 1F1B by so many
+    micro-batches for each link still ahead; `routes` are the relays of the network, which workers do not see.
     """
 
     at_step: int
@@ -34,6 +35,8 @@ class Instruction:
     micro_batches: int
     layer_bytes: tuple[int, ...]
     restart_s: float
+    extra_warmup: int = 0
+    routes: tuple[tuple[int, ...], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,4 +76,5 @@ def read_instruction(folder: Path, number: int) -> Instruction | None:
     fields: dict[str, Any] = json.loads(path.read_text())
     stages = tuple(StageTask(**stage) for stage in fields.pop("stages"))
     layer_bytes = tuple(fields.pop("layer_bytes"))
-    return Instruction(stages=stages, layer_bytes=layer_bytes, **fields)
+    routes = tuple(tuple(route) for route in fields.pop("routes"))
+    return Instruction(stages=stages, layer_bytes=layer_bytes, routes=routes, **fields)

@@ -41,12 +41,12 @@ class Direction:
             at, step = max(at, until), step + 1
 
 
-def directions(wan: WanTrace, scale: Scale, loss: float) -> dict[Pair, Direction]:
-    """Every directed link of a trace as the lab plays it; time 0 of the trace is time 0 of the lab. A
+def directions(wan: WanTrace, scale: Scale, loss: float, start_s: float = 0.0) -> dict[Pair, Direction]:
+    """Every directed link of a trace as the lab plays it; `start_s` of the trace is time 0 of the lab. A
     `WanTrace` holds no loss: `loss` is that of all links."""
     return {
         pair: Direction(
-            [scale.lab_s(ns / 1e9) for ns in link.times_ns.tolist()],
+            [scale.lab_s(ns / 1e9 - start_s) for ns in link.times_ns.tolist()],
             [scale.lab_bps(rate) for rate in link.bandwidth_bps.tolist()],
             [scale.lab_s(delay) for delay in link.latency_s.tolist()],
             loss,

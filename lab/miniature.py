@@ -39,14 +39,17 @@ class PredictedMove:
 
 class Miniature:
     """`prepared` at 1 : `time` in time. Bytes are scaled so that a message is one of the small model. Links
-    drop a share `loss` of their packets, of which predictions know nothing.
+    drop a share `loss` of their packets, of which predictions know nothing. Time 0 of the lab is `start_s` of
+    the window.
 
     Raises:
         UsageError: the scenario has several jobs, tied embeddings, or domains with more than one GPU.
     """
 
-    def __init__(self, prepared: PreparedScenario, time: float, loss: float = 0.0) -> None:
-        self.prepared, self._loss = prepared, loss
+    def __init__(
+        self, prepared: PreparedScenario, time: float, loss: float = 0.0, start_s: float = 0.0
+    ) -> None:
+        self.prepared, self._loss, self.start_s = prepared, loss, start_s
         self.estimator: Estimator = prepared.estimator()
         job = prepared.job
         _check(prepared)
@@ -60,11 +63,11 @@ class Miniature:
 
     def links(self) -> dict[Pair, Direction]:
         """Directed links, in small, as the router plays them."""
-        return directions(self.prepared.wan, self.scale, self._loss)
+        return directions(self.prepared.wan, self.scale, self._loss, self.start_s)
 
     def state(self, lab_s: float) -> LinkState:
         """True links of the scenario at a time of the lab."""
-        return self.prepared.wan.at(round(max(0.0, self.scale.scenario_s(lab_s)) * NS_PER_S))
+        return self.prepared.wan.at(round((self.start_s + max(0.0, self.scale.scenario_s(lab_s))) * NS_PER_S))
 
     def plan(self, order: Sequence[int], layers: Sequence[int], schedule: Schedule = "1f1b") -> Plan:
         """Plan with one stage a site, `layers` each in the order of `order`."""
@@ -90,8 +93,9 @@ class Miniature:
         job = self.prepared.job
         layer_bytes = tuple(round(job.moved_bytes(layer) / self.scale.bytes) for layer in job.model.layers())
         return Instruction(
-            at_step, tuple(stages), plan.schedule, plan.micro_batches, layer_bytes, self.restarts(old, plan)
-        )
+            at_step, tuple(stages), plan.schedule, plan.micro_batches, layer_bytes, self.restarts(old, plan),
+            plan.extra_warmup, plan.routes,
+        )  # fmt: skip
 
     def step_s(self, plan: Plan, links: LinkState, *, announced: bool = True) -> float:
         """Predicted seconds of the lab for a step under `links` (of the scenario).

@@ -4,9 +4,11 @@
 
 A packet of direction (i, j) leaves when those before it have left and its bits have passed at the rate of the
 moment, and arrives one delay later: the same fluid link as in the twin. A queue of `QUEUE_S` seconds at most;
-what does not fit is dropped, as routers do. SETTINGS is a JSON file: `socket`, `sites`, `seed` and
-`directions` (`lab.link_schedule.encoded`). A line on standard input is time 0 of the schedule in nanoseconds
-of the monotonic clock; until then the links are as at time 0.
+what does not fit is dropped, as routers do. A pair with a relay sends its packets link by link over it.
+SETTINGS is a JSON file: `socket`, `sites`, `seed` and `directions` (`lab.link_schedule.encoded`). A line on
+standard input is a JSON value. A number is time 0 of the schedule in nanoseconds of the monotonic clock;
+until then the links are as at time 0. A list has the relays from now on, each a list of sites from the first
+to the last.
 """
 
 import gc
@@ -43,7 +45,8 @@ class Router:
         self._sites = {descriptor: site for site, descriptor in devices.items()}
         self._directions = directions
         self._free_s = dict.fromkeys(directions, 0.0)
-        self._flying: list[tuple[float, int, int, bytes]] = []
+        self._flying: list[tuple[float, int, tuple[int, ...], bytes]] = []
+        self._relays: dict[tuple[int, int], tuple[int, ...]] = {}
         self._random = random.Random(seed)
         self._number = 0
         self._epoch_s = FAR_S  # time 0 of the links on the monotonic clock
@@ -52,6 +55,11 @@ class Router:
     def accept(self, source: int, packet: bytes, now_s: float) -> None:
         """Puts a packet of a site on its link; one to nobody, and one that does not fit, is dropped."""
         target = packet[19] - 1 if len(packet) >= 20 and packet[0] >> 4 == 4 else -1
+        self._send(self._relays.get((source, target), (source, target)), packet, now_s)
+
+    def _send(self, path: tuple[int, ...], packet: bytes, now_s: float) -> None:
+        """Puts a packet on the first link of its path."""
+        source, target = path[:2]
         link = self._directions.get((source, target))
         if link is None or (link.loss and self._random.random() < link.loss):
             self.dropped += 1
@@ -64,18 +72,28 @@ class Router:
         self._free_s[source, target] = leaves_s
         self._number += 1
         due_s = leaves_s + link.delays_s[link.index(leaves_s - self._epoch_s)]
-        heapq.heappush(self._flying, (due_s, self._number, target, packet))
+        heapq.heappush(self._flying, (due_s, self._number, path[1:], packet))
 
     def deliver(self, now_s: float) -> float | None:
         """Hands on all packets that are due; seconds until the next one, None if there is none."""
         while self._flying and self._flying[0][0] <= now_s + EARLY_S:
-            _, _, target, packet = heapq.heappop(self._flying)
+            due_s, _, path, packet = heapq.heappop(self._flying)
+            if len(path) > 1:
+                self._send(path, packet, due_s)
+                continue
             try:
-                os.write(self._devices[target], packet)
+                os.write(self._devices[path[0]], packet)
                 self.carried += 1
             except OSError:  # the site has ended, its device is down
                 self.dropped += 1
         return self._flying[0][0] - now_s if self._flying else None
+
+    def obey(self, said: int | list[list[int]]) -> None:
+        """Takes time 0 of the schedule, ns, or the relays from now on."""
+        if isinstance(said, int):
+            self._epoch_s = said / 1e9
+        else:
+            self._relays = {(path[0], path[-1]): tuple(path) for path in said}
 
     def run(self, commands: TextIO) -> None:
         """Carries packets until all devices are gone, or `commands` ends."""
@@ -89,7 +107,7 @@ class Router:
                     line = commands.readline()
                     if not line:
                         return
-                    self._epoch_s = int(line) / 1e9
+                    self.obey(json.loads(line))
                     continue
                 try:
                     while True:

@@ -23,6 +23,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.distributed.pipelining import PipelineStage, Schedule1F1B, ScheduleGPipe
 
+from lab.deep_warmup import DeepWarmup1F1B
 from lab.instructions import Instruction, Job, StageTask, read_instruction, read_job
 from lab.small_gpt import GptSizes, TimedStage, batch, loss, make_layer
 
@@ -152,8 +153,10 @@ class Worker:
             output_grads=(logits if last else between).detach(),
         )  # fmt: skip
         stage.stage_index_to_group_rank = {n: ordered.index(site) for n, site in enumerate(sites)}
-        kind = SCHEDULES[plan.schedule]
-        self.schedule = kind(stage, plan.micro_batches, loss_fn=loss)
+        if plan.extra_warmup and plan.schedule == "1f1b":
+            self.schedule = DeepWarmup1F1B(stage, plan.micro_batches, loss, plan.extra_warmup)
+        else:
+            self.schedule = SCHEDULES[plan.schedule](stage, plan.micro_batches, loss_fn=loss)
 
     def step(self, number: int) -> float | None:
         """Trains one batch; its mean loss in the last stage, None elsewhere."""

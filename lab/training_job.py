@@ -110,6 +110,7 @@ class TrainingJob:
             site, said = self._next(until)
             if said is not None and said["event"] == "ready":
                 ready.add(site)
+        self._wan.relay(self._plans[0].routes)
         self._wan.play()
         durable.put(self._folder / "go", b"")
 
@@ -170,6 +171,9 @@ class TrainingJob:
         self._ended_s = ended_s
         loss = next(one["loss"] for one in said if one["loss"] is not None)
         late_s = max(one["late_s"] for one in said)
+        following = self._plans[min(said[0]["plan"] + 1, len(self._plans) - 1)]
+        if following.stages and following.at_step == said[0]["step"] + 1:
+            self._wan.relay(following.routes)  # those of the plan that begins, its move included
         return Step(said[0]["step"], said[0]["plan"], began_s, ended_s, loss, late_s)
 
     def _move(self, said: list[dict[str, Any]]) -> Move:

@@ -27,10 +27,11 @@ REFUSED = range(400, 500)
 
 @dataclass(frozen=True, slots=True)
 class PlanChange:
-    """An order of the service: go to `plan` (JSON as in the log) at the next step boundary."""
+    """An order of the service: go to `plan` (JSON as in the log) at the next step boundary; None: stop, and
+    give all GPUs back, which only one of several jobs is ordered."""
 
     number: int
-    plan: Json
+    plan: Json | None
     reason: str
 
 

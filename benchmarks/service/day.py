@@ -53,7 +53,7 @@ def period(session: Session, number: int) -> None:
     wan, estimator = session.setup.wan, session.context.estimator
     period_ns = int(session.setup.scenario.telemetry.period_s * NS_PER_S)
     state = wan.at(wan.start_ns + number * period_ns % (wan.end_ns - wan.start_ns))
-    plan = session.world.orders.in_force
+    plan = session.world.jobs[""].orders.in_force
     assert plan is not None
     estimate, end_ns = estimator.iteration(plan, state), GivenClock.now_epoch_ns + period_ns
     count = max(1, period_ns // estimate.iter_ns)

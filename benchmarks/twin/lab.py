@@ -13,9 +13,9 @@ from pathlib import Path
 
 from ingest.core import durable
 from lab.comparison import Compared, LabCell, MovePair, compare
+from lab.loop_table import scenario_on
 from lab.miniature import Miniature
 from twin.scenario import prepare as scenarios
-from twin.settings.scenario_file import Scenario
 
 INTRODUCTION = """\
 # A real job over an emulated network
@@ -38,25 +38,12 @@ sites share a processor. Predicted is a step under the links at its begin and it
 SETS = ("synthetic-tri", "wanify-aws8", "cloudpilot-iperf3")
 
 
-def scenario_on(dataset: str) -> Scenario:
-    """Scenario `lab` on a set; the sites are those of `quad-70b` where the set has no others."""
-    chosen = scenarios.load("lab")
-    if dataset != "cloudpilot-iperf3":
-        return chosen
-    wide = scenarios.load("quad-70b")
-    domains = tuple(
-        domain.model_copy(update={"name": other.name})
-        for domain, other in zip(chosen.cluster.domains, wide.cluster.domains, strict=False)
-    )
-    prices = chosen.cluster.usd_per_gb.model_copy(update={"sources": {}})
-    cluster = chosen.cluster.model_copy(update={"domains": domains, "usd_per_gb": prices})
-    return chosen.model_copy(update={"cluster": cluster, "wan": wide.wan})
-
-
 def compared(store: Path, steps: int, time_scale: float) -> Iterator[Compared]:
     """Yields the comparison on every set."""
     for dataset in SETS:
-        prepared = scenarios.prepare(scenario_on(dataset), store, window="test", dataset=dataset, seed=0)
+        prepared = scenarios.prepare(
+            scenario_on("lab", dataset), store, window="test", dataset=dataset, seed=0
+        )
         yield compare(Miniature(prepared, time_scale), steps)
 
 

@@ -45,6 +45,7 @@ class Accounts(Fold):
         accounts = Accounts()
         accounts.problems, accounts._domains, accounts._prices = self.problems, self._domains, self._prices
         accounts._gpus, accounts._accounted_ns = [0] * len(self._domains), event.sim_ns
+        accounts._live = self._live
         return accounts
 
     def _on_job_finished(self, event: Event, finished: Json) -> None:
@@ -59,7 +60,7 @@ class Accounts(Fold):
         self._gpus = [0] * len(self._domains)
 
     def _on_run_continued(self, event: Event, before: Json) -> None:
-        self._accounted_ns = before["accounted_ns"]
+        self._accounted_ns = next((one["accounted_ns"] for one in before["jobs"] if not one["name"]), 0)
 
     def _on_plan_applied(self, event: Event, applied: Json) -> None:
         self._gpus = list(applied["gpus"])

@@ -358,7 +358,12 @@ class TelemetryReceived(Payload):
     slowdowns: Numbers = Field(description="[domain, ns, computing time over nominal]")
     plans: list[Object] = Field(
         description="what the job said of plans: ns, state (running, applied or refused), plan, order, "
-        "pause_s, reason"
+        "pause_s, reason, and its name where the scenario has several"
+    )
+    jobs: list[str] = Field(
+        default=[],
+        description="of a scenario with several jobs: rows of `steps`, `sent`, `computed` and `memory` end "
+        "with the index of their job in this list",
     )
     refused: list[list[int | str]] = Field(description="[item of the batch, reason] of what was not accepted")
 
@@ -368,6 +373,7 @@ class DecisionRequested(Payload):
 
     by: Literal["start", "period", "pull"] = Field(description="the service's clock, or a client")
     client: str = Field(description="name of the token that asked; empty: none")
+    job: str = Field(default="", description="the job of several that it was asked for; empty: all")
 
 
 class ModeChanged(Payload):
@@ -385,6 +391,7 @@ class RollbackRequested(Payload):
 
     client: str = Field(description="name of the token that asked; empty: none")
     reason: str = Field(description="why, in words")
+    job: str = Field(default="", description="the job of several that it is for; empty: the only one")
 
 
 class RenewalRequested(Payload):
@@ -404,14 +411,11 @@ class RunContinued(Payload):
         description="[i, j, ns, bandwidth_bps, latency_s] per sample of the last hour, in this run's time"
     )
     gpus: list[Count] = Field(description="GPUs alive by domain")
-    slowdowns: list[float] = Field(description="computing time over nominal by domain")
-    plan: Object | None = Field(description="in force; null: none yet")
-    virtual: bool = Field(description="the job has not said that it runs the plan")
-    since_ns: int = Field(description="how long the plan has been in force")
-    earlier: list[Object] = Field(description="plans that the job ran before, the oldest first")
-    accounted_ns: Count = Field(description="time of this run from which on its accounts are")
-    next_order: Count = Field(description="number of the next order")
-    tokens: Count = Field(description="trained so far, as the job reported steps")
+    jobs: list[Object] = Field(
+        description="name, ended, tokens, slowdowns by domain, plan in force (null: none), virtual (nobody "
+        "has said that it runs), since_ns (how long it is in force), earlier plans, next_order, accounted_ns "
+        "(time of this run from which on its accounts are) of each job, in the order of submission"
+    )
     hours: list[list[float]] = Field(
         description="[hour since the epoch, egress_usd, gpu_usd, energy_j, tokens] of the last month"
     )
@@ -426,7 +430,8 @@ class RunContinued(Payload):
 
 
 class JobsChanged(Payload):
-    """Jobs were submitted to the queue of a service or cancelled, or the site reported starts and ends."""
+    """Jobs were submitted to the queue of a service or cancelled, or the site reported starts and ends; or
+    jobs of a scenario with several were submitted or ended."""
 
     client: str = Field(description="name of the token that told it; empty: none was asked for")
     changes: list[Object] = Field(
@@ -440,7 +445,7 @@ class OrderGiven(Payload):
 
     number: Count = Field(description="number of the order, from 0")
     decision: Count | None = Field(description="number of the decision; null: a rollback")
-    plan: Object = Field(description="the plan to go to")
+    plan: Object | None = Field(description="the plan to go to; null: to stop and give all GPUs back")
     reason: str = Field(description="why, in words")
 
 

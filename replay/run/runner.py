@@ -43,7 +43,7 @@ Json = dict[str, Any]
 class PreparedRun:
     """A run ready to go: its header, its scenario, and the source of decisions of each job, by name.
 
-    `context` and `policy` are those of the first job.
+    `context` and `policy` are those of the first job, `by_job` has them of every one.
     """
 
     header: Header
@@ -51,6 +51,7 @@ class PreparedRun:
     context: Context
     policy: Policy
     decision_sources: Mapping[str, DecisionSource]
+    by_job: Mapping[str, tuple[Context, Policy]]
 
 
 def simulate(
@@ -264,7 +265,9 @@ def prepare_run(
             source = Scripted(script, own, source)
         jobs[name] = (context, own, source)
     context, first, _ = next(iter(jobs.values()))
-    return PreparedRun(header, setup, context, first, {name: entry[2] for name, entry in jobs.items()})
+    sources = {name: source for name, (_, _, source) in jobs.items()}
+    by_job = {name: (own, of) for name, (own, of, _) in jobs.items()}
+    return PreparedRun(header, setup, context, first, sources, by_job)
 
 
 def context_of(header: Header, setup: PreparedScenario, job: str = "") -> Context:

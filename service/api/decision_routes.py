@@ -4,11 +4,11 @@ from asyncio import wrap_future
 from functools import partial
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends, Request
+from fastapi import APIRouter, Depends, Query, Request
 from fastapi.concurrency import run_in_threadpool
 
 from ingest.core.config import suggestion
-from ingest.core.errors import NotFoundError
+from ingest.core.errors import NotFoundError, UsageError
 from ingest.core.terminal import shown
 from service.api.access import needs, session_of
 from service.api.schemas import Admission, Current, DryRun, Made, Mode, ModeNow, Queue, Renewed, RollbackBody
@@ -24,26 +24,31 @@ Admin = Annotated[Client, Depends(needs("admin"))]
 
 
 @router.get("/decision", response_model=Current)
-async def decision(request: Request, client: Reader) -> Json:
-    """Returns the last decision, the plan in force, and the order that waits."""
+async def decision(request: Request, client: Reader, job: Annotated[str, Query(max_length=200)] = "") -> Json:
+    """Returns the last decision, the plan in force, and the order that waits; of several jobs those of `job`,
+    or without a name the last decision of all."""
     session = session_of(request)
     now = session.published
+    if job and job not in now.jobs:
+        raise NotFoundError(f"no job {shown(job)} was submitted; there are {', '.join(now.jobs) or 'none'}")
+    found = now.jobs.get(job, now.only)
     return {
         "run": session.run_id,
         "mode": now.mode,
         "at": session.utc(now.now_ns),
-        "decision": now.decision,
-        "plan": now.plan,
-        "virtual": now.virtual,
-        "order": now.order,
-        "obstacle": now.obstacle,
+        "decision": found.decision if job else now.decision,
+        "plan": found.plan,
+        "virtual": found.virtual,
+        "order": found.order,
+        "obstacle": found.obstacle,
     }
 
 
 @router.post("/decide", response_model=Made)
-async def decide(request: Request, client: Decider) -> Json:
-    """Makes a decision now, unless something stands against it, and returns it when it is durable."""
-    return await wrap_future(session_of(request).decide(client.name))
+async def decide(request: Request, client: Decider, job: Annotated[str, Query(max_length=200)] = "") -> Json:
+    """Makes a decision now, unless something stands against it, and returns it when it is durable; of several
+    jobs about `job`, or about each."""
+    return await wrap_future(session_of(request).decide(client.name, job))
 
 
 @router.post("/dry-run")
@@ -54,14 +59,14 @@ async def dry_run(request: Request, client: Reader, question: DryRun | None = No
         (_domain(session, link.src), _domain(session, link.dst)): link.bandwidth_bps for link in asked.links
     }
     gpus = {_domain(session, name): count for name, count in asked.gpus.items()}
-    now = await wrap_future(session.ask(partial(questions.moment, session)))
+    now = await wrap_future(session.ask(partial(questions.moment, session, asked.job)))
     return await run_in_threadpool(questions.dry_run, now, links, gpus)
 
 
 @router.post("/admission")
 async def admission(request: Request, client: Reader, job: Admission) -> Json:
     """Returns when a job that is not submitted yet could start, its tokens/s, its egress and price."""
-    session = session_of(request)
+    session = _with_one_job(request)
     gpus = {_domain(session, name): count for name, count in job.gpus.items()}
     now = await wrap_future(session.ask(partial(questions.moment, session)))
     asked = questions.AdmissionQuestion(
@@ -73,7 +78,7 @@ async def admission(request: Request, client: Reader, job: Admission) -> Json:
 @router.post("/queue")
 async def queue(request: Request, client: Reader, asked: Queue) -> Json:
     """Returns where and when each of some jobs would start, first come, first served, or why it would not."""
-    session = session_of(request)
+    session = _with_one_job(request)
     now = await wrap_future(session.ask(partial(questions.moment, session)))
     jobs = [queue_forecast.QueuedJob(one.model, one.job, one.tokens) for one in asked.jobs]
     left = asked.present_job_tokens_left
@@ -89,8 +94,23 @@ async def mode(request: Request, client: Admin, change: Mode) -> Json:
 @router.post("/rollback", response_model=ModeNow)
 async def rollback(request: Request, client: Admin, why: RollbackBody | None = None) -> Json:
     """Orders the plan that the job ran before the present one; logged with who and why."""
-    reason = "" if why is None else why.reason
-    return await wrap_future(session_of(request).roll_back(reason, client.name))
+    asked = why or RollbackBody()
+    return await wrap_future(session_of(request).roll_back(asked.reason, client.name, asked.job))
+
+
+def _with_one_job(request: Request) -> Session:
+    """Returns the session of a scenario with one job.
+
+    Raises:
+        UsageError: it has several.
+    """
+    session = session_of(request)
+    if session.setup.jobs:
+        raise UsageError(
+            "the scenario has several jobs: what another one would get is not offered beside them; add it to "
+            "`jobs` of the scenario and submit it"
+        )
+    return session
 
 
 @router.post("/renew", response_model=Renewed)

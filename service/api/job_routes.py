@@ -1,6 +1,7 @@
 """The queue of jobs beside the one that is followed: changes in, where and when and why not out."""
 
 from asyncio import wrap_future
+from functools import partial
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Depends, Query, Request
@@ -30,6 +31,7 @@ _DOCUMENTED = {
 @router.post("/jobs", response_model=JobChanges, openapi_extra=_DOCUMENTED)
 async def change_jobs(request: Request, client: Annotated[Client, Depends(needs("push"))]) -> Json:
     """Takes changes of the queue, one or a list: `submit`, `cancel`, and `start` and `end` as the site says.
+    Of a scenario with several jobs these are `submit`, `cancel` and `end` with the `id` of a listed job.
 
     Faulty items are listed with a reason, the good ones are kept; the answer is sent when they are durable.
     A job is known by its `id`: an item that was here before changes nothing and counts as `unchanged`.
@@ -47,9 +49,12 @@ async def jobs(
     closed: Annotated[int, Query(ge=0, le=1000)] = 20,
 ) -> Json:
     """Returns the jobs that wait or run and the last `closed` ones; of those that wait, where and when they
-    would start under a scheduler, and why not now.
+    would start under a scheduler, and why not now. Those of a scenario with several are ordered by priority;
+    `/v1/state` has their plans and estimates.
     """
     session = session_of(request)
+    if session.setup.jobs:
+        return await wrap_future(session.ask(partial(job_list.listed_jobs, session, closed)))
     now, done = await wrap_future(
         session.ask(lambda: job_list.jobs_now(session, closed, present_job_tokens_left))
     )

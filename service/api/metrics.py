@@ -1,6 +1,6 @@
 """Metrics of a service for Prometheus, by its own client library."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,8 +13,23 @@ from replay.metrics.prediction_accuracy import merged
 from service.api.stream import Hub
 from service.session.session import Session
 from service.sources.feeder import Feeder
+from twin.world.observed_job import ObservedJob
 
 BUCKETS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)
+
+
+JOB_FIGURES: tuple[tuple[str, str, Callable[[ObservedJob], float]], ...] = (
+    ("twin_job_active", "1 from the submission of a job to its end.", lambda job: job.active),
+    (
+        "twin_job_running",
+        "1 while it has a plan in force.",
+        lambda job: job.orders.in_force is not None,
+    ),
+    ("twin_job_gpus", "GPUs of its plan.", lambda job: sum(job.held) if job.active else 0),
+    ("twin_job_tokens", "Tokens of the steps that it reported.", lambda job: job.tokens),
+    ("twin_job_order_waits", "1 while an order waits for it.", lambda job: job.orders.waiting is not None),
+)
+"""Metrics of each of several jobs, with the label `job`."""
 
 
 class ServiceMetrics(Collector):
@@ -55,11 +70,22 @@ class ServiceMetrics(Collector):
         yield _gauge("twin_stream_clients", "Clients of the stream.", self._hub.clients)
         yield _counter("twin_stream_dropped", "Clients of the stream let go as too slow.", self._hub.dropped)
         yield _gauge("twin_active", "1 while decisions order plans.", now.mode == "active")
-        yield _gauge("twin_order_waits", "1 while an order waits for the job.", now.order is not None)
+        orders = sum(job.order is not None for job in now.jobs.values())
+        yield _gauge("twin_order_waits", "Orders that wait for their job.", orders)
+        yield from self._jobs()
         yield _gauge("twin_log_problem", "1 while the log cannot be written.", bool(self._session.problem))
         yield self._innovation(world.link_filter.nis)
         yield self._coverage()
         yield from self._sources()
+
+    def _jobs(self) -> Iterator[Metric]:
+        """Yields the figures of each of several jobs; those of the only one stand above."""
+        jobs = [job for name, job in self._session.world.jobs.items() if name]
+        for name, text, figure in JOB_FIGURES:
+            family = GaugeMetricFamily(name, text, labels=["job"])
+            for job in jobs:
+                family.add_metric([job.name], figure(job))
+            yield family
 
     def _innovation(self, nis: Any) -> GaugeMetricFamily:
         help_ = "Running normalised innovation squared of a link over that of training; about 1 is usual."

@@ -27,6 +27,7 @@ class LinkSupposed(Body):
 class DryRun(Body):
     """Question of `/v1/dry-run`; without fields: as things are now."""
 
+    job: Annotated[str, Field(max_length=200)] = ""  # the one of several that is asked about
     links: Annotated[list[LinkSupposed], Field(max_length=4096)] = []
     gpus: Annotated[dict[Name, Annotated[int, Field(ge=0, le=10**6)]], Field(max_length=256)] = {}
 
@@ -68,6 +69,7 @@ class RollbackBody(Body):
     """Why the plan before is ordered, or the run renewed."""
 
     reason: Reason = ""
+    job: Annotated[str, Field(max_length=200)] = ""  # the one of several that goes back
 
 
 class RefusedItem(BaseModel):
@@ -98,9 +100,9 @@ class JobLine(BaseModel):
     """A job of the queue; the last three fields are of jobs that wait: null where nobody knows."""
 
     id: str
-    state: Literal["waiting", "running", "ended", "cancelled"]
+    state: Literal["waiting", "placed", "running", "ended", "cancelled"]  # placed: it has not said it runs
     gpus: int
-    estimate_s: float
+    estimate_s: float | None
     user: str
     submitted_at: float
     started_at: float | None
@@ -121,10 +123,10 @@ class JobList(BaseModel):
 
 
 class OrderBody(BaseModel):
-    """An order that waits for the job."""
+    """An order that waits for the job; without a plan: to stop and give all GPUs back."""
 
     number: int
-    plan: Json
+    plan: Json | None
     reason: str
 
 
@@ -151,7 +153,7 @@ class Made(BaseModel):
     """Answer to a request for a decision."""
 
     made: bool
-    decision: Json
+    decision: Json | None
     obstacle: str | None
 
 

@@ -63,10 +63,17 @@ async def order(
     client: Annotated[Client, Depends(needs("push"))],
     job: Annotated[str, Query(max_length=200)] = "",
 ) -> dict[str, Any]:
-    """Returns the order that waits for the job, for its hook; only an active service gives any."""
-    if job:
+    """Returns the order that waits for a job, for its hook; only an active service gives any. An order
+    without a plan says: stop, and give all GPUs back."""
+    session = session_of(request)
+    found = session.published.jobs.get(job)
+    if found is not None:
+        return {"order": found.order if found.active else None}
+    if not session.setup.jobs:
         raise NotFoundError("the scenario has one job, without a name")
-    return {"order": session_of(request).published.order}
+    if job in {one.name for one in session.setup.jobs}:
+        return {"order": None}  # it may wait for its submission
+    raise NotFoundError(f"job: name one of {', '.join(one.name for one in session.setup.jobs)}")
 
 
 def _batch(session: Session, key: str, client: str, body: bytes, lines: bool) -> Batch:

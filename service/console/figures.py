@@ -5,6 +5,7 @@ from functools import partial
 from typing import Any
 
 from ingest.core.units import GB
+from service.session import several_jobs
 from service.session.account_book import MINUTE_S, ChargeSums
 from service.session.session import Session
 
@@ -30,24 +31,18 @@ def accounts(session: Session) -> Json:
 
 
 def _expected(session: Session) -> Json | None:
-    """Rates of the plan in force over the links as they are now; None without a plan, or if it stands."""
-    world, estimator = session.world, session.context.estimator
-    plan = world.orders.in_force
-    if plan is None:
+    """Rates of the plans in force over the links as they are now, all jobs together; None without a plan that
+    runs. A step time and utilisation are those of a job alone."""
+    found = [one for job in session.world.active if (one := several_jobs.estimate(session, job)) is not None]
+    if not found:
         return None
-    links, slowdown = world.link_filter.forecast(world.now_ns).links(), world.glimpse_slowdown()
-    estimate = estimator.iteration(plan, links, slowdown)
-    if estimate.iter_s == float("inf"):
-        return None
-    return {
-        "iteration_s": estimate.iter_s,
-        "tokens_per_s": estimator.tokens(plan) / estimate.iter_s,
-        "egress_bytes_per_s": float(estimate.wan_bytes.sum()) / estimate.iter_s,
-        "egress_usd_per_hour": estimate.usd / estimate.iter_s * HOUR_S,
-        "gpu_usd_per_hour": estimate.gpu_usd / estimate.iter_s * HOUR_S,
-        "power_w": estimate.energy_j / estimate.iter_s,
-        "utilisation": _named(session, estimate.utilisation_by_domain),
-    }
+    alone = found[0] if len(found) == 1 else {"iteration_s": None, "utilisation": {}}
+    return {"iteration_s": alone["iteration_s"], **_added(found), "utilisation": alone["utilisation"]}
+
+
+def _added(found: list[Json]) -> Json:
+    names = ("tokens_per_s", "egress_bytes_per_s", "egress_usd_per_hour", "gpu_usd_per_hour", "power_w")
+    return {name: sum(one[name] for one in found) for name in names}
 
 
 def _measured(session: Session, now: float) -> Json | None:
@@ -57,6 +52,8 @@ def _measured(session: Session, now: float) -> Json | None:
     wall_s, iterations = _sum(recent, "wall_s"), _sum(recent, "iterations")
     if not iterations:
         return None
+    if session.setup.jobs:  # their times overlap
+        wall_s = min(RECENT_MINUTES * MINUTE_S, now - session.utc(0))
     busy = {k for sums in recent for k in sums.busy_s}
     return {
         "iteration_s": _sum(recent, "step_s") / iterations,

@@ -73,8 +73,8 @@ class AccountBook(Fold):
         self.minutes: OrderedDict[int, ChargeSums] = OrderedDict()
         """By minutes since the epoch."""
         self.plans: list[Json] = []
-        """Plans that were in force: `at` (epoch seconds), `plan`, `virtual`."""
-        self._mode, self._reported = "shadow", False
+        """Plans that were in force: `at` (epoch seconds), `plan`, `virtual`, and `job` of several."""
+        self._mode, self._reported = "shadow", set[str]()
 
     def _on_run_continued(self, event: Event, before: Json) -> None:
         self.months = {month: ChargeSums.of_json(sums) for month, sums in before["months"].items()}
@@ -85,18 +85,20 @@ class AccountBook(Fold):
         self._mode = changed["mode"]
 
     def _on_decided(self, event: Event, decided: Json) -> None:
-        if decided["plan"] and not self._reported and self._mode != "active":
-            self._runs(event.sim_ns, decided["plan"], virtual=True)
+        if decided["plan"] and event.job not in self._reported and self._mode != "active":
+            self._runs(event, decided["plan"], virtual=True)
 
     def _on_plan_applied(self, event: Event, applied: Json) -> None:
-        if self._reported:
+        if event.job in self._reported:
             self._charge(event.sim_ns, applied, applied["pause_ns"], applied["moved_bytes"])
-        self._reported = True
-        self._runs(event.sim_ns, applied["plan"], virtual=False)
+        self._reported.add(event.job)
+        self._runs(event, applied["plan"], virtual=False)
 
-    def _runs(self, ns: int, plan: Json, *, virtual: bool) -> None:
-        entry = {"at": round((self._origin_ns + ns) / NS_PER_S, 3), "plan": plan, "virtual": virtual}
-        if not self.plans or {**self.plans[-1], "at": 0} != {**entry, "at": 0}:
+    def _runs(self, event: Event, plan: Json, *, virtual: bool) -> None:
+        at = round((self._origin_ns + event.sim_ns) / NS_PER_S, 3)
+        entry = {"at": at, "plan": plan, "virtual": virtual, **({"job": event.job} if event.job else {})}
+        last = next((one for one in reversed(self.plans) if one.get("job", "") == event.job), None)
+        if last is None or {**last, "at": 0} != {**entry, "at": 0}:
             self.plans = [*self.plans[1 - PLANS :], entry]
 
     # -- charges
@@ -110,7 +112,7 @@ class AccountBook(Fold):
             _add(sums.busy_s, ((k, to_s(ns)) for k, ns in enumerate(done["compute_ns"]) if ns))
 
     def _on_time_lost(self, event: Event, lost: Json) -> None:
-        if self._reported:  # before that nobody held a GPU
+        if event.job in self._reported:  # before that nobody held a GPU
             sent = [*lost["wan_bytes"], *lost["moved_bytes"]]
             self._charge(lost["start_ns"] + lost["lost_ns"], lost, lost["lost_ns"], sent)
 

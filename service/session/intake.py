@@ -1,6 +1,7 @@
 """Batches as the log takes them: which items come in order, and which batch was here before."""
 
 from collections import OrderedDict
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from ingest.core.units import NS_PER_S
@@ -27,11 +28,15 @@ KEYS = 100_000
 class Intake:
     """Order of the observations of a run; a log's `telemetry_received` bring it to where it was.
 
-    `origin_epoch_ns` is time 0 of the run.
+    `origin_epoch_ns` is time 0 of the run. `out_of_run` says why nothing is taken of a job, "" where it is;
+    `names` are the jobs of a scenario with several.
     """
 
-    def __init__(self, origin_epoch_ns: int) -> None:
+    def __init__(
+        self, origin_epoch_ns: int, names: Sequence[str] = (), out_of_run: Callable[[str], str] = lambda _: ""
+    ) -> None:
         self._origin_ns = origin_epoch_ns
+        self._names, self._out_of_run = list(names), out_of_run
         self._newest: dict[Any, int] = {}  # ns of the last sample of a link, step or domain
         self._answers: OrderedDict[str, Json] = OrderedDict()
         self._last_keys: dict[str, str] = {}
@@ -60,13 +65,15 @@ class Intake:
             "key": batch.key, "client": batch.client, "links": [], "steps": [], "sent": [], "computed": [],
             "memory": [], "gpus": [], "slowdowns": [], "plans": [],
         }  # fmt: skip
+        if self._names:
+            payload["jobs"] = self._names
         refused, newest = list(batch.refused), dict[Any, int]()
         for seen in batch.good:
             fault, ns = self._placed(seen, now_ns, newest)
             if fault:
                 refused.append(Refusal(seen.item, fault))
             else:
-                _add(payload, seen, ns)
+                _add(payload, seen, ns, self._names)
         payload["refused"] = [list(refusal) for refusal in sorted(refused)]
         return Fact(now_ns, "telemetry_received", payload)
 
@@ -94,8 +101,8 @@ class Intake:
         batch = fact.payload
         for i, j, ns, *_ in batch["links"]:
             self._newest["link", i, j] = ns
-        for ns, *_ in batch["steps"]:
-            self._newest["step",] = ns
+        for ns, _, _, *job in batch["steps"]:
+            self._newest["step", self._names[int(job[0])] if job else ""] = ns
         for kind, rows in (("gpus", batch["gpus"]), ("slowdown", batch["slowdowns"])):
             for domain, ns, _ in rows:
                 self._newest[kind, domain] = ns
@@ -117,6 +124,8 @@ class Intake:
         if ns < 0:
             return f"from before the run began, {-ns / NS_PER_S:.1f} s", 0
         ns = min(ns, now_ns)
+        if isinstance(seen, StepTime | PlanReport) and (why := self._out_of_run(seen.job)):
+            return why, 0
         for place in _places(seen):
             last = newest.get(place, self._newest.get(place, -1))
             if ns <= last:
@@ -134,24 +143,25 @@ def _places(seen: Observation) -> tuple[Any, ...]:
         case LinkSample():
             return (("link", seen.src, seen.dst),)
         case StepTime():
-            return (("step",),)
+            return (("step", seen.job),)
         case DomainState():
             parts = (("gpus", seen.gpus), ("slowdown", seen.slowdown))
             return tuple((name, seen.domain) for name, value in parts if value is not None)
     return ()  # answers to orders are told apart by the order's number
 
 
-def _add(payload: Json, seen: Observation, ns: int) -> None:
-    """Adds an observation to the columns of its batch."""
+def _add(payload: Json, seen: Observation, ns: int, names: Sequence[str]) -> None:
+    """Adds an observation to the columns of its batch; rows of jobs end with their index in `names`."""
+    job = [names.index(seen.job)] if names and isinstance(seen, StepTime) else []
     match seen:
         case LinkSample():
             payload["links"].append([seen.src, seen.dst, ns, seen.bandwidth_bps, seen.latency_s])
         case StepTime():
-            payload["steps"].append([ns, seen.number, seen.seconds])
-            payload["sent"] += [[seen.number, *one] for one in seen.sent]
-            payload["computed"] += [[ns, *one] for one in seen.computed]
+            payload["steps"].append([ns, seen.number, seen.seconds, *job])
+            payload["sent"] += [[seen.number, *one, *job] for one in seen.sent]
+            payload["computed"] += [[ns, *one, *job] for one in seen.computed]
             if seen.memory_bytes is not None:
-                payload["memory"].append([seen.number, seen.memory_bytes])
+                payload["memory"].append([seen.number, seen.memory_bytes, *job])
         case DomainState():
             if seen.gpus is not None:
                 payload["gpus"].append([seen.domain, ns, seen.gpus])
@@ -160,5 +170,5 @@ def _add(payload: Json, seen: Observation, ns: int) -> None:
         case PlanReport():
             payload["plans"].append(
                 {"ns": ns, "state": seen.state, "plan": seen.plan, "order": seen.order,
-                 "pause_s": seen.pause_s, "reason": seen.reason}
+                 "pause_s": seen.pause_s, "reason": seen.reason, **({"job": seen.job} if names else {})}
             )  # fmt: skip

@@ -7,13 +7,14 @@ is its id: the same item once more changes nothing.
 """
 
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from ingest.core.names import RULE, is_name
 from ingest.core.terminal import clipped, shown
 from ingest.core.units import NS_PER_S
+from replay.log.events import Event
 from service.session.intake import AHEAD_NS
 
 Json = dict[str, Any]
@@ -90,6 +91,11 @@ class JobBook:
                 self.closed[name] = job
                 if len(self.closed) > KEPT_CLOSED:
                     self.closed.popitem(last=False)
+
+    def opening(self, before: Iterable[Event], _now_ns: int) -> list[Json]:
+        """Returns the first changes of a new run: the open jobs of the run whose events are `before`."""
+        self.take([one for e in before if e.type == "jobs_changed" for one in e.payload["changes"]])
+        return self.carried()
 
     def carried(self) -> list[Json]:
         """Returns the changes that give an empty book the open jobs of this one, for a new run."""

@@ -4,8 +4,9 @@ from itertools import islice
 from typing import Any
 
 from ingest.core.units import NS_PER_S
-from service.session.job_book import BookedJob
+from service.session.job_book import BookedJob, JobBook
 from service.session.job_forecast import JobsNow
+from service.session.job_roll import JobRoll
 from service.session.questions import free_beside, seconds_left
 from service.session.session import Session
 
@@ -17,6 +18,7 @@ def jobs_now(session: Session, closed: int, left: int | None) -> tuple[JobsNow, 
 
     `left`: tokens that the followed job has still to train; None: nobody knows when it ends.
     """
+    assert isinstance(session.jobs, JobBook), "a scenario with several jobs has no queue beside them"
     view, cluster = session.world.glimpse(), session.setup.cluster
     beside = free_beside(view)
     now = JobsNow(
@@ -28,6 +30,23 @@ def jobs_now(session: Session, closed: int, left: int | None) -> tuple[JobsNow, 
         None if left is None else seconds_left(session, view, left),
     )
     return now, list(islice(reversed(session.jobs.closed.values()), closed))
+
+
+def listed_jobs(session: Session, closed: int) -> Json:
+    """Returns the jobs of a scenario with several, as `/v1/jobs` answers. Called by `Session.ask`."""
+    assert isinstance(session.jobs, JobRoll)
+    held = [job.held for job in session.world.active]
+    return {
+        "at": session.now_epoch_ns() / NS_PER_S,
+        "scheduler": "priority",
+        "free_gpus": {
+            domain.name: max(0, alive - sum(taken))
+            for domain, alive, *taken in zip(
+                session.setup.cluster.domains, session.world.free_gpus, *held, strict=True
+            )
+        },
+        "jobs": session.jobs.lines(session.intake.epoch_ns(0), closed),
+    }
 
 
 def job_line(job: BookedJob, now: JobsNow, found: Json) -> Json:

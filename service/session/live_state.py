@@ -1,7 +1,8 @@
 """The state of a live run for those who ask, folded from its events; published when they are durable."""
 
 from collections import deque
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from ingest.core.units import NS_PER_S
@@ -10,6 +11,7 @@ from replay.log.fold import Fold
 from replay.metrics.kpis import KpiFold
 from replay.metrics.prediction_accuracy import LinkErrors
 from replay.store.decision_codec import plan_to_json
+from twin.world.observed_job import ObservedJob
 from twin.world.observed_world import ObservedWorld
 
 Json = dict[str, Any]
@@ -24,26 +26,63 @@ STREAMED = frozenset(
     {
         "link_observed", "link_failed", "link_restored", "gpu_failed", "gpu_repaired", "domain_slowed",
         "decided", "order_given", "order_closed", "mode_changed", "rollback_requested", "plan_applied",
-        "iteration_done",
+        "iteration_done", "job_submitted", "job_started", "job_preempted", "job_finished",
     }
 )  # fmt: skip
 """Types of events that the stream passes on."""
 
 
 @dataclass(frozen=True, slots=True)
+class PublishedJob:
+    """A job after the last commit."""
+
+    active: bool = True
+    decision: Json | None = None  # the last one about it
+    plan: Json | None = None  # in force
+    virtual: bool = True  # the job has not said that it runs it
+    order: Json | None = None  # that waits
+    obstacle: str | None = None  # why no decision is made now
+
+
+@dataclass(frozen=True, slots=True)
 class Published:
-    """The state after the last commit; every part of it is durable."""
+    """The state after the last commit; every part of it is durable.
+
+    `jobs` are those that were submitted, by name; "" is the only one of a scenario with one.
+    """
 
     now_ns: int = 0
     mode: str = "shadow"
     events: int = 0
     decisions: int = 0
     decision: Json | None = None  # the last one
-    plan: Json | None = None  # in force
-    virtual: bool = True  # the job has not said that it runs it
-    order: Json | None = None  # that waits
-    obstacle: str | None = None  # why no decision is made now
     tokens: int = 0
+    jobs: Mapping[str, PublishedJob] = field(default_factory=dict)
+
+    @property
+    def only(self) -> PublishedJob:
+        """The only job of a scenario with one; of one with several an empty one."""
+        return self.jobs.get("", PublishedJob(virtual=False))
+
+    @property
+    def plan(self) -> Json | None:
+        """Plan of the only job."""
+        return self.only.plan
+
+    @property
+    def virtual(self) -> bool:
+        """True where the only job has not said that it runs its plan."""
+        return self.only.virtual
+
+    @property
+    def order(self) -> Json | None:
+        """Order of the only job that waits."""
+        return self.only.order
+
+    @property
+    def obstacle(self) -> str | None:
+        """Reason for which nothing is decided about the only job."""
+        return self.only.obstacle
 
 
 class LiveState(Fold):
@@ -59,7 +98,10 @@ class LiveState(Fold):
         self.decisions: deque[Json] = deque(maxlen=KEPT)
         self.happened: deque[Json] = deque(maxlen=KEPT)  # orders, modes, failures
         self.links: dict[tuple[int, int], deque[tuple[int, float, float]]] = {}
-        self.steps: deque[tuple[int, int, float]] = deque(maxlen=SAMPLES)
+        self.steps: dict[str, deque[tuple[int, int, float]]] = {}
+        """Steps by job."""
+        self.decided: dict[str, Json] = {}
+        """Last decision about each job."""
         self.latencies_s: deque[float] = deque(maxlen=KEPT)
         self.counts: dict[str, int] = {}
         self.step_count = self.fallbacks = 0
@@ -87,14 +129,17 @@ class LiveState(Fold):
         return round((self.origin_epoch_ns + sim_ns) / NS_PER_S, 3)
 
     def _entry(self, event: Event, payload: Json) -> Json:
-        return {"event": event.type, "seq": event.seq, "at": self.utc(event.sim_ns), **payload}
+        job = {"job": event.job} if event.job else {}
+        return {"event": event.type, "seq": event.seq, "at": self.utc(event.sim_ns), **job, **payload}
 
     def _on_run_started(self, event: Event, started: Json) -> None:
         self.domains = tuple(domain["name"] for domain in started["scenario"]["cluster"]["domains"])
 
     def _on_telemetry_received(self, event: Event, batch: Json) -> None:
         self.step_count += len(batch["steps"])
-        self.steps.extend((ns, number, seconds) for ns, number, seconds in batch["steps"])
+        for ns, number, seconds, *job in batch["steps"]:
+            name = batch["jobs"][int(job[0])] if job else ""
+            self.steps.setdefault(name, deque(maxlen=SAMPLES)).append((ns, number, seconds))
 
     def _on_link_observed(self, event: Event, observed: Json) -> None:
         for i, j, bandwidth_bps, latency_s in observed["samples"]:
@@ -122,6 +167,7 @@ class LiveState(Fold):
         entry = self._entry(event, {**short, **trigger, "latency_s": latency_s})
         self.fallbacks += decided["fallback"] is not None
         self.decisions.append(entry)
+        self.decided[event.job] = entry
         self.fresh.append(entry)
         if latency_s is not None:
             self.latencies_s.append(latency_s)
@@ -143,23 +189,32 @@ class LiveState(Fold):
         self.happened.append(self._entry(event, payload))
 
     _on_order_given = _on_order_closed = _on_mode_changed = _on_rollback_requested = _happened
+    _on_job_submitted = _on_job_started = _on_job_preempted = _on_job_finished = _happened
     _on_link_failed = _on_link_restored = _on_gpu_failed = _on_gpu_repaired = _happened
 
 
 def published(state: LiveState, world: ObservedWorld) -> Published:
     """Returns what is published of a state and world whose events are durable."""
-    waiting = world.orders.waiting
     return Published(
         now_ns=world.now_ns,
         mode=world.mode,
         events=state.events,
         decisions=len(state.decisions) and state.decisions[-1]["number"] + 1,
         decision=state.decisions[-1] if state.decisions else None,
-        plan=plan_to_json(world.orders.in_force),
-        virtual=world.orders.virtual,
+        tokens=world.tokens,
+        jobs={name: _published_job(state, world, job) for name, job in world.jobs.items()},
+    )
+
+
+def _published_job(state: LiveState, world: ObservedWorld, job: ObservedJob) -> PublishedJob:
+    waiting = job.orders.waiting
+    return PublishedJob(
+        active=job.active,
+        decision=state.decided.get(job.name),
+        plan=plan_to_json(job.orders.in_force),
+        virtual=job.orders.virtual,
         order=None
         if waiting is None
         else {"number": waiting.number, "plan": plan_to_json(waiting.plan), "reason": waiting.reason},
-        obstacle=world.obstacle,
-        tokens=world.tokens,
+        obstacle=world.obstacle_of(job.name) if job.active else "the job has ended",
     )

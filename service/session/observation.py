@@ -4,7 +4,7 @@ An item is a JSON object with `kind` and `epoch_ns` (UTC). A fault of one item i
 the batch.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -41,10 +41,11 @@ class LinkSample(NamedTuple):
 
 
 class StepTime(NamedTuple):
-    """A step of the job that ended at `epoch_ns`."""
+    """A step of a job that ended at `epoch_ns`; `job` is "" where the scenario has one."""
 
     item: int
     epoch_ns: int
+    job: str
     number: int
     seconds: float
     sent: tuple[tuple[int, int, int, float], ...]  # source, target, bytes, seconds
@@ -63,10 +64,11 @@ class DomainState(NamedTuple):
 
 
 class PlanReport(NamedTuple):
-    """The job says that it runs `plan`, or what became of an order."""
+    """A job says that it runs `plan`, or what became of an order."""
 
     item: int
     epoch_ns: int
+    job: str
     state: str
     plan: Json | None
     order: int
@@ -92,11 +94,12 @@ class Batch:
 
 
 class ItemReader:
-    """Reads items for one cluster and job."""
+    """Reads items for one cluster and the jobs of `estimators` by name; "" is that of a scenario with one."""
 
-    def __init__(self, estimator: Estimator) -> None:
-        self._estimator = estimator
-        self._domains = {domain.name: k for k, domain in enumerate(estimator.cluster.domains)}
+    def __init__(self, estimators: Mapping[str, Estimator]) -> None:
+        self._estimators = dict(estimators)
+        self._cluster_domains = next(iter(self._estimators.values())).cluster.domains
+        self._domains = {domain.name: k for k, domain in enumerate(self._cluster_domains)}
         self._read: dict[str, Callable[[int, int, Json], Observation]] = {
             "link": self._link,
             "step": self._step,
@@ -122,8 +125,10 @@ class ItemReader:
         read = self._read.get(kind) if isinstance(kind, str) else None
         if read is None:
             raise ItemError(f"kind {shown(kind)}: there are {', '.join(self._read)}")
-        if item.get("job", "") != "":
-            raise ItemError(f"unknown job {shown(item['job'])}: the scenario has one, without a name")
+        if (job := item.get("job", "")) != "" and (not isinstance(job, str) or job not in self._estimators):
+            named = ", ".join(self._estimators)
+            known = f"there are {named}" if named else "the scenario has one, without a name"
+            raise ItemError(f"unknown job {shown(clipped(str(job), 60))}: {known}")
         return read(number, _whole(item, "epoch_ns", 2**63 - 1), item)
 
     def _link(self, number: int, epoch_ns: int, item: Json) -> LinkSample:
@@ -139,6 +144,7 @@ class ItemReader:
         return StepTime(
             number,
             epoch_ns,
+            self._job(item),
             _whole(item, "step", MOST_COUNT),
             _number(item, "seconds", 1e-9, MOST_S),
             self._sends(item.get("sent", [])),
@@ -165,7 +171,7 @@ class ItemReader:
 
     def _domain(self, number: int, epoch_ns: int, item: Json) -> DomainState:
         domain = self._known(item.get("domain"))
-        most = self._estimator.cluster.domains[domain].gpus
+        most = self._cluster_domains[domain].gpus
         gpus = _whole(item, "gpus", most) if item.get("gpus") is not None else None
         slowdown = _number(item, "slowdown", 0.01, 1000) if item.get("slowdown") is not None else None
         if gpus is None and slowdown is None:
@@ -175,14 +181,24 @@ class ItemReader:
     def _plan(self, number: int, epoch_ns: int, item: Json) -> PlanReport:
         state = item.get("state")
         if state == "running":
-            return PlanReport(number, epoch_ns, state, self._legal(item.get("plan")), -1, 0.0, "")
+            job = self._job(item)
+            plan = self._legal(item.get("plan"), self._estimators[job])
+            return PlanReport(number, epoch_ns, job, state, plan, -1, 0.0, "")
         if state not in ("applied", "refused"):
             raise ItemError(f"state {shown(state)}: there are running, applied, refused")
         pause = _number(item, "pause_s", 0, MOST_S) if item.get("pause_s") is not None else 0.0
         reason = clipped(str(item.get("reason", "")), 500)
-        return PlanReport(number, epoch_ns, state, None, _whole(item, "order", MOST_COUNT), pause, reason)
+        order = _whole(item, "order", MOST_COUNT)
+        return PlanReport(number, epoch_ns, self._job(item), state, None, order, pause, reason)
 
-    def _legal(self, value: Any) -> Json:
+    def _job(self, item: Json) -> str:
+        """Returns the job that an item is of."""
+        job = str(item.get("job", ""))
+        if job not in self._estimators:
+            raise ItemError(f"job: the scenario has several, name one of {', '.join(self._estimators)}")
+        return job
+
+    def _legal(self, value: Any, estimator: Estimator) -> Json:
         """Returns the plan as the log has it, checked against the cluster."""
         try:
             plan = plan_from_json(value) if isinstance(value, dict) else None
@@ -190,12 +206,12 @@ class ItemReader:
             raise ItemError(f"plan: {error}") from error
         if plan is None:
             raise ItemError("plan: an object as in the log is needed")
-        domains = self._estimator.cluster.domains
+        domains = self._cluster_domains
         beyond = any(not 0 <= share.domain < len(domains) for share in plan.shares)
-        layers = self._estimator.n_layers
+        layers = estimator.n_layers
         if beyond or plan.cuts[-1] != layers:
             raise ItemError(f"plan: shares name domains 0 to {len(domains) - 1} and have {layers} layers")
-        if problems := self._estimator.problems(plan):
+        if problems := estimator.problems(plan):
             raise ItemError(f"plan: {problems[0]}")
         written = plan_to_json(plan)
         assert written is not None

@@ -8,13 +8,12 @@ from typing import Any
 
 import numpy as np
 
+from service.session import several_jobs
 from service.session.live_state import CHARGES
 from service.session.session import Session
 from twin.core.view import Forecast
 
 Json = dict[str, Any]
-LAST_STEPS = 100
-"""Steps over which the mean step time is taken."""
 
 
 def state(session: Session) -> Json:
@@ -33,20 +32,25 @@ def state(session: Session) -> Json:
         "obstacle": published.obstacle,
         "decisions": published.decisions,
         "next_period_s": round(session.next_period_s(), 3),
+        "listed": [one.name for one in session.setup.jobs],
+        "jobs": several_jobs.lines(session),
         "domains": _domains(session),
         "horizons_s": forecast.horizons_s.tolist(),
         "links": _links(session, forecast),
-        "job": _job(session),
+        "job": {"model": session.setup.scenario.model, **several_jobs.steps(session, "")},
         "accounts": _accounts(session),
     }
 
 
 def _domains(session: Session) -> list[Json]:
     world = session.world
-    factors = world.glimpse_slowdown().tolist()
-    held = (
-        {} if world.orders.in_force is None else {s.domain: len(s.gpus) for s in world.orders.in_force.shares}
-    )
+    nominal = np.ones(session.setup.cluster.size)
+    seen = [world.glimpse_slowdown(job.name) for job in world.active] or [nominal]
+    factors = np.max(seen, axis=0).tolist()
+    held: dict[int, int] = {}
+    for job in world.active:
+        for share in () if job.orders.in_force is None else job.orders.in_force.shares:
+            held[share.domain] = held.get(share.domain, 0) + len(share.gpus)
     return [
         {"name": domain.name, "gpu": domain.gpu.name, "gpus": domain.gpus, "alive": world.free_gpus[k],
          "held": held.get(k, 0), "slowdown": factors[k], "usd_per_gpu_hour": domain.usd_per_gpu_hour}
@@ -86,19 +90,6 @@ def _sample(session: Session, sampled_ns: int, bandwidth_bps: float, latency_s: 
     return {"at": session.utc(sampled_ns), "bandwidth_bps": bandwidth_bps, "latency_s": latency_s}
 
 
-def _job(session: Session) -> Json:
-    steps = list(session.state.steps)[-LAST_STEPS:]
-    seconds = [step[2] for step in steps]
-    return {
-        "model": session.setup.scenario.model,
-        "tokens": session.world.tokens,
-        "steps": session.state.steps[-1][1] if steps else None,
-        "last_step_s": seconds[-1] if seconds else None,
-        "mean_step_s": sum(seconds) / len(seconds) if seconds else None,
-        "last_step_at": session.utc(steps[-1][0]) if steps else None,
-    }
-
-
 ACCOUNTS = (
     "tokens", "iterations", "mean_iteration_s", "utilisation", "egress_usd", "gpu_usd", "energy_j",
     "wan_bytes", "moved_bytes", "moves", "turns", "paused_s", "lost_s", "decision_p50_s", "decision_p99_s",
@@ -126,7 +117,11 @@ def history(
         case "events":
             found = list(kept.happened)
         case "steps":
-            found = [{"at": kept.utc(ns), "step": number, "seconds": s} for ns, number, s in kept.steps]
+            found = [
+                {"at": kept.utc(ns), **({"job": job} if job else {}), "step": number, "seconds": s}
+                for job, steps in kept.steps.items() for ns, number, s in steps
+            ]  # fmt: skip
+            found.sort(key=lambda row: row["at"])
         case "costs":
             found = [{"at": hour * 3600.0, **sums} for hour, sums in sorted(kept.hours.items())]
         case "links":

@@ -38,17 +38,22 @@ class Moment:
     next_period_s: float
 
 
-def moment(session: Session) -> Moment:
-    """Returns the run as it is now. Called in the session's thread, by `Session.ask`."""
-    world, context = session.world, session.context
+def moment(session: Session, job: str = "") -> Moment:
+    """Returns the run as it is now, for one job. Called in the session's thread, by `Session.ask`.
+
+    Raises:
+        NotFoundError, UsageError: no such job is in the run, or none of several is named.
+    """
+    session.check_job(job)
+    world, (context, policy) = session.world, session.by_job[job]
     # Cost models hold no state and may be large: the copy shares them.
     shared = {id(context.estimator): context.estimator}
     return Moment(
-        view=world.glimpse(),
-        policy=copy.deepcopy(session.policy, shared),
-        obstacle=world.obstacle,
+        view=world.glimpse(job),
+        policy=copy.deepcopy(policy, shared),
+        obstacle=world.obstacle_of(job),
         mode=world.mode,
-        virtual=world.orders.virtual,
+        virtual=world.jobs[job].orders.virtual,
         next_period_s=session.next_period_s(),
     )
 

@@ -5,14 +5,16 @@ renewal ends the run and begins another that knows what this one knew: plan, ord
 GPUs, jobs that wait, and which batches it has answered.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from ingest.core.units import NS_PER_S
+from replay.log.events import Event
 from replay.store.decision_codec import plan_to_json
 from service.session.account_book import AccountBook
 from service.session.intake import Intake
 from service.session.live_state import CHARGES, LiveState
+from twin.world.observed_job import ObservedJob
 from twin.world.observed_world import ObservedWorld
 
 Json = dict[str, Any]
@@ -28,41 +30,57 @@ def origin_epoch_ns(before_ns: int, now_epoch_ns: int) -> int:
 
 
 def handed_over(
-    run: str,
-    requested: Json,
-    world: ObservedWorld,
-    state: LiveState,
-    accounts: AccountBook,
-    intake: Intake,
+    run: str, requested: Json, world: ObservedWorld, state: LiveState, accounts: AccountBook, intake: Intake,
     shift_ns: int,
-) -> Json:
+) -> Json:  # fmt: skip
     """Returns the payload of `run_continued`; time 0 of the new run is `shift_ns` later than that before."""
-    orders = world.orders
-    plan, earlier = plan_to_json(orders.in_force), [plan_to_json(one) for one in orders.earlier]
     return {
         "after": run, "client": requested["client"], "reason": requested["reason"],
         "links": _samples(state, shift_ns), "gpus": list(world.free_gpus),
-        "slowdowns": [float(factor) for factor in world.glimpse_slowdown()], "plan": plan,
-        "virtual": orders.virtual, "since_ns": world.now_ns - orders.since_ns, "earlier": earlier,
-        "accounted_ns": max(0, world.accounts.end_ns - shift_ns),
-        "next_order": orders.next_number, "tokens": world.tokens,
-        **intake.handed_over(shift_ns),
+        "jobs": [_job(world, job, shift_ns) for job in world.jobs.values()],
         "hours": [[hour, *(sums[name] for name in CHARGES)] for hour, sums in state.hours.items()],
         "months": {month: sums.to_json() for month, sums in accounts.months.items()},
+        **intake.handed_over(shift_ns),
     }  # fmt: skip
 
 
-def left_behind(run: str, reason: str, next_order: int, gpus: Sequence[int]) -> Json:
-    """Returns the same for a run that cannot be computed again: of its state, the count of its orders alone.
+def left_behind(run: str, reason: str, next_orders: Mapping[str, int], gpus: Sequence[int]) -> Json:
+    """Returns the same for a run that cannot be computed again: of its jobs, the count of their orders alone.
 
     A job takes no order with a number that it has answered before.
     """
-    nothing: Json = {
-        "client": "", "links": [], "plan": None, "virtual": True, "since_ns": 0, "earlier": [],
-        "accounted_ns": 0, "tokens": 0, "hours": [], "months": {}, "newest_ns": [], "answers": [],
+    jobs = [
+        {
+            "name": name, "ended": False, "tokens": 0, "slowdowns": [1.0] * len(gpus), "plan": None,
+            "virtual": True, "since_ns": 0, "earlier": [], "next_order": number, "accounted_ns": 0,
+        }
+        for name, number in next_orders.items()
+    ]  # fmt: skip
+    return {
+        "after": run, "client": "", "reason": reason, "links": [], "gpus": list(gpus), "jobs": jobs,
+        "hours": [], "months": {}, "newest_ns": [], "answers": [],
     }  # fmt: skip
-    known = {"after": run, "reason": reason, "next_order": next_order}
-    return {**nothing, **known, "gpus": list(gpus), "slowdowns": [1.0] * len(gpus)}
+
+
+def next_orders(events: Iterable[Event], jobs: Iterable[str]) -> dict[str, int]:
+    """Returns the number of the next order of each job, by the events of a run."""
+    found = dict.fromkeys(jobs, 0)
+    for event in events:
+        if event.type == "order_given" and event.job in found:
+            found[event.job] = event.payload["number"] + 1
+    return found
+
+
+def _job(world: ObservedWorld, job: ObservedJob, shift_ns: int) -> Json:
+    """What is known of a job, in the time of the new run."""
+    orders = job.orders
+    slowdowns = [float(factor) for factor in world.glimpse_slowdown(job.name)]
+    return {
+        "name": job.name, "ended": not job.active, "tokens": job.tokens, "slowdowns": slowdowns,
+        "plan": plan_to_json(orders.in_force), "virtual": orders.virtual,
+        "since_ns": world.now_ns - orders.since_ns, "earlier": [plan_to_json(one) for one in orders.earlier],
+        "next_order": orders.next_number, "accounted_ns": max(0, job.accounts.end_ns - shift_ns),
+    }  # fmt: skip
 
 
 def _samples(state: LiveState, shift_ns: int) -> list[list[float]]:

@@ -22,7 +22,7 @@ from threading import Event as Signal
 from threading import Thread
 from typing import Any
 
-from ingest.core.errors import NotFoundError, StorageError, UsageError
+from ingest.core.errors import StorageError
 from ingest.core.units import NS_PER_S, to_ns
 from replay.log.events import Event
 from replay.log.run_log import RunReader, RunWriter
@@ -34,11 +34,13 @@ from replay.store.run_header import Header
 from service.session import renewal, resumption
 from service.session.account_book import AccountBook
 from service.session.clock import LiveClock
-from service.session.inbox import Closed, Inbox, Request, StoppedError
+from service.session.inbox import Closed, Inbox, StoppedError
 from service.session.intake import Intake
 from service.session.job_book import JobBook
+from service.session.job_roll import JobRoll
 from service.session.live_state import LiveState, Published, published
-from service.session.observation import Batch, ItemReader
+from service.session.observation import ItemReader
+from service.session.requests import SessionRequests
 from twin.core.facts import Fact
 from twin.scenario import prepare as scenarios
 from twin.scenario.prepare import PreparedScenario, Scenario
@@ -66,30 +68,31 @@ class SessionSettings:
     renew_s: float = RENEW_S
 
 
-class Session:
+class Session(SessionRequests):
     """Serves one scenario; all methods but `close` may be called from any thread.
 
+    A scenario that lists several jobs has them from their submission (`change_jobs`) to their end.
+
     Raises:
-        UsageError, NotFoundError: the scenario has several jobs, or no such policy or data set.
+        UsageError, NotFoundError: no such policy or data set.
     """
 
     def __init__(self, store: Path, scenario: Scenario, settings: SessionSettings) -> None:
         self.store, self.settings = store, settings
         digest = checkpoint_registry.resolve(store, settings.policy, None)
         setup = scenarios.prepare(scenario, store, dataset=settings.dataset)
-        if setup.jobs:
-            raise UsageError(f"{scenario.name} has several jobs; a service takes a scenario with one")
         header = _header(setup, settings, digest, time.time_ns())
         self._resumed = resumption.found(store, header, setup)
         self.run_id, self.header, self.setup, self.notes, *_ = self._resumed
         self._before: Json | None = None
-        """What the run before has handed over to this one, if it was renewed."""
+        """What the run before has handed over to this one."""
         self._told, self._mode = list[Json](), settings.mode
-        """Changes of jobs that the first facts of a new run repeat, and its mode."""
+        """Changes of the queue that the first facts of a renewed run repeat, and its mode."""
         self._renewal: Json | None = None  # that was asked for
-        self._renewals: list[Future[Json]] = []
+        self.renewals: list[Future[Json]] = []
         """Who is told when the new run has begun."""
-        self.reader = ItemReader(self.setup.estimator())
+        jobs = {one.name: one.spec for one in self.setup.jobs} or {"": self.setup.job}
+        self.reader = ItemReader({name: self.setup.estimator(spec) for name, spec in jobs.items()})
         self.published = Published()
         self._committed: tuple[str, int] = "", 0
         self.problem = ""
@@ -144,109 +147,6 @@ class Session:
         left_ns = self.state.last_period_ns + self.inbox.period_ns - self._clock.now_ns()
         return max(0.0, left_ns / NS_PER_S)
 
-    # -- requests
-
-    def observe(self, batch: Batch) -> "Future[Json]":
-        """Returns what is accepted of a batch, when that is durable: `accepted`, `refused`, `duplicate`."""
-        found: list[Json] = []
-
-        def fact(now_ns: int) -> Fact | None:
-            known = self.intake.answer(batch.key)
-            if known is not None:
-                found.append(known)
-                return None
-            return self.intake.fact(batch, now_ns)
-
-        def answer() -> Json:
-            if found:
-                return found[0]
-            known = self.intake.answer(batch.key)
-            assert known is not None
-            return {**known, "duplicate": False}
-
-        return self.inbox.put(Request(fact, answer))
-
-    def change_jobs(self, items: list[Any], client: str = "") -> "Future[Json]":
-        """Returns what became of changes of the queue, when they are durable: `accepted`, `unchanged`,
-        `refused`.
-        """
-        found: list[Json] = []
-
-        def fact(now_ns: int) -> Fact | None:
-            changes, answer = self.jobs.judged(items, self.intake.epoch_ns(now_ns))
-            found.append(answer)
-            return Fact(now_ns, "jobs_changed", {"client": client, "changes": changes}) if changes else None
-
-        return self.inbox.put(Request(fact, lambda: found[0]))
-
-    def decide(self, client: str = "") -> "Future[Json]":
-        """Returns the decision that is made now, or why none is: `made`, `decision`, `obstacle`."""
-        before: list[int] = []
-
-        def fact(now_ns: int) -> Fact:
-            before.append(self.state.decisions[-1]["number"])
-            return Fact(now_ns, "decision_requested", {"by": "pull", "client": client})
-
-        def answer() -> Json:
-            last = self.state.decisions[-1]
-            made = last["number"] > before[0]
-            return {"made": made, "decision": last, "obstacle": None if made else self.published.obstacle}
-
-        return self.inbox.put(Request(fact, answer))
-
-    def change_mode(self, mode: str, reason: str, client: str = "") -> "Future[Json]":
-        """Changes between shadow, active and hold; returns the mode, and the order that waits."""
-        payload = {"mode": mode, "client": client, "reason": reason}
-        return self.inbox.put(Request(lambda now: Fact(now, "mode_changed", payload), self._order_answer))
-
-    def roll_back(self, reason: str, client: str = "") -> "Future[Json]":
-        """Orders the plan that was in force before; the answer fails where the job ran no other."""
-        payload = {"client": client, "reason": reason}
-
-        def fact(now_ns: int) -> Fact:
-            if self.world.mode != "active":
-                raise UsageError("only an active service orders; `POST /v1/mode` promotes it")
-            if not self.world.orders.earlier:
-                raise NotFoundError("the job has reported no plan before the present one")
-            return Fact(now_ns, "rollback_requested", payload)
-
-        return self.inbox.put(Request(fact, self._order_answer))
-
-    def renew(self, reason: str, client: str = "") -> "Future[Json]":
-        """Ends the run and goes on in a new one; returns both, `ended` and `run`, when that is durable.
-
-        It fails while an order waits for the job.
-        """
-        payload = {"client": client, "reason": reason}
-        begun: Future[Json] = Future()
-
-        def fact(now_ns: int) -> Fact:
-            if self.world.orders.waiting is not None:
-                number = self.world.orders.waiting.number
-                raise UsageError(f"order {number} waits for the job; ask again when it is answered or over")
-            return Fact(now_ns, "renewal_requested", payload)
-
-        def asked(done: "Future[Any]") -> None:
-            if (error := done.exception()) is not None:
-                begun.set_exception(error)
-            else:
-                self._renewals.append(begun)
-
-        self.inbox.put(Request(fact, lambda: None)).add_done_callback(asked)
-        return begun
-
-    def ask(self, question: Callable[[], Any]) -> "Future[Any]":
-        """Returns what a question finds that is asked between two facts; it must change nothing."""
-        found: list[Any] = []
-
-        def fact(now_ns: int) -> None:
-            found.append(question())
-
-        return self.inbox.put(Request(fact, lambda: found[0]))
-
-    def _order_answer(self) -> Json:
-        return {"mode": self.published.mode, "order": self.published.order, "plan": self.published.plan}
-
     # -- the thread
 
     def _serve(self) -> None:
@@ -271,7 +171,7 @@ class Session:
         finally:
             self.inbox.end("the service is shutting down" if self._failure is None else str(self._failure))
             self._ended.set()
-            for begun in self._renewals:
+            for begun in self.renewals:
                 begun.set_exception(StoppedError("the service is shutting down"))
             for call in self.on_end:
                 call()
@@ -282,9 +182,14 @@ class Session:
         assert live is not None
         origin_ns = int(live["origin_epoch_ns"])
         self.state = LiveState(origin_ns, telemetry.noise)
-        self.intake = Intake(origin_ns)
-        self.jobs = JobBook({one.name: one.gpus for one in self.setup.cluster.domains})
         self.world: ObservedWorld = observed.world_of(self.header, self.setup, self._outside())
+        self.jobs: JobBook | JobRoll
+        if self.setup.jobs:
+            self.jobs = roll = JobRoll(self.setup.jobs, self.world.jobs, self.setup.cluster)
+            self.intake = Intake(origin_ns, tuple(roll.listed), roll.out_of_run)
+        else:
+            self.intake = Intake(origin_ns)
+            self.jobs = JobBook({one.name: one.gpus for one in self.setup.cluster.domains})
         self.accounts = AccountBook(origin_ns)
 
     def _renew(self) -> None:
@@ -299,10 +204,9 @@ class Session:
         self._told, self._mode = self.jobs.carried(), self.world.mode
         digest = checkpoint_registry.resolve(self.store, self.settings.policy, None)
         self.header = _header(self.setup, self.settings, digest, origin_ns)
-        self._resumed = resumption.FoundRun(
-            resumption.new_id(self.store, self.header, self.setup), self.header, self.setup, ()
-        )
-        self.run_id, self.problem = self._resumed.run_id, ""
+        new = resumption.new_id(self.store, self.header, self.setup)
+        self._resumed = resumption.FoundRun(new, self.header, self.setup, ())
+        self.run_id, self.problem = new, ""
         self._publish()
         self.inbox.settle()  # answers that rest on the run that has ended
         self._prepare()
@@ -314,7 +218,7 @@ class Session:
         prepared = runner.prepare_run(
             self.header, self.setup, lambda: runner.load_policy(self.store, self.header), script=script
         )
-        self.policy, self.context = prepared.policy, prepared.context
+        self.context, self.by_job = prepared.context, prepared.by_job
         self._sink: LogSink | RunWriter = RunWriter.open(folder) if exists else LogSink(folder)
         events = Watched(Watched(self._sink, self.accounts), self.state)
         try:
@@ -347,9 +251,9 @@ class Session:
                 yield due
 
     def _is_old(self, age_ns: int) -> bool:
-        """True if the run is to be renewed; while an order waits for the job, none is."""
+        """True if the run is to be renewed; while an order waits for its job, none is."""
         limit_s = self.settings.renew_s
-        return limit_s > 0 and age_ns >= to_ns(limit_s) and self.world.orders.waiting is None
+        return 0 < to_ns(limit_s) <= age_ns and all(job.preemptible for job in self.world.active)
 
     def _remember(self, fact: Fact) -> None:
         """Takes what clients told, as it is in the log or will be."""
@@ -365,25 +269,27 @@ class Session:
     def _openings(self, clock: LiveClock) -> Iterator[Fact]:
         """Yields the first facts of a new run: what the run before knew; its jobs go on waiting."""
         told, left = self._told, self._resumed.left
-        if left is not None:
-            orders = 0
-            for event in RunReader(run_index.folder(self.store, left)).events():
-                told = [*told, *event.payload["changes"]] if event.type == "jobs_changed" else told
-                orders = event.payload["number"] + 1 if event.type == "order_given" else orders
-            gpus = [domain.gpus for domain in self.setup.cluster.domains]
-            self._before = renewal.left_behind(left, self.notes[0], orders, gpus)
-        self.jobs.take(told)
-        told = self.jobs.carried()
-        if told:
-            yield Fact(clock.now_ns(), "jobs_changed", {"client": "", "changes": told})
+        if self._before is None:
+            before = [] if left is None else list(RunReader(run_index.folder(self.store, left)).events())
+            told = self.jobs.opening(before, self.intake.epoch_ns(clock.now_ns()))
+            if left is not None:
+                names = [change["id"] for change in told] if self.setup.jobs else [""]
+                orders = renewal.next_orders(before, names)
+                gpus = [domain.gpus for domain in self.setup.cluster.domains]
+                self._before = renewal.left_behind(left, self.notes[0], orders, gpus)
+        else:
+            self.jobs.take(told)
         if self._before is None:
             yield Fact(clock.now_ns(), "decision_requested", {"by": "start", "client": ""})
         else:
             known = Fact(clock.now_ns(), "run_continued", self._before)
             self._remember(known)
             yield known
+        if told and not (self.setup.jobs and self._before):  # such jobs were handed over
+            yield Fact(clock.now_ns(), "jobs_changed", {"client": "", "changes": told})
         if self._mode != "shadow":
-            reason = "the service was started so" if self._before is None else "as before"
+            renewed = self._before is not None and left is None
+            reason = "as before" if renewed else "the service was started so"
             yield Fact(clock.now_ns(), "mode_changed", {"mode": self._mode, "client": "", "reason": reason})
 
     def _stored(self) -> Iterator[Event]:
@@ -399,7 +305,7 @@ class Session:
         self.problem, self._committed = "", place
         self._publish()
         self._began.set()
-        renewals, self._renewals = self._renewals, []
+        renewals, self.renewals = self.renewals, []
         for begun in renewals:
             begun.set_result({"ended": self._before and self._before["after"], "run": self.run_id})
 

@@ -63,7 +63,7 @@ def test_the_observations_shown_are_accepted(page: str) -> None:
     items = [{**json.loads(line), "epoch_ns": time.time_ns()} for line in shown.splitlines()]
     scenario = scenarios.load("tri-7b")
     estimator = Estimator(cluster_and_jobs.cluster(scenario.cluster, None), cluster_and_jobs.job(scenario))
-    batch = ItemReader(estimator).batch("k", "", items)
+    batch = ItemReader({"": estimator}).batch("k", "", items)
     assert batch.refused == () and len(batch.good) == 3
 
 

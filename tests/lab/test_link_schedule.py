@@ -30,6 +30,8 @@ def test_links_are_scaled_in_time_and_bytes() -> None:
 
     assert found[0, 1] == Direction([0.0, 10.0], [16e6, 8e6], [0.02, 0.01])
     assert decoded(encoded(found)) == found
+    later = directions(wan, Scale(time=4.0, bytes=1024.0), loss=0.0, start_s=20.0)
+    assert later[0, 1].times_s == [-5.0, 5.0] and later[0, 1].rates_bps == [16e6, 8e6]
 
 
 def test_scales_lead_there_and_back() -> None:

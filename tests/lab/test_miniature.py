@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import pytest
 
 from ingest.core.errors import UsageError
@@ -31,6 +33,9 @@ def test_operations_last_as_long_as_those_of_the_scenario_in_small() -> None:
     assert times is not None
     assert [stage.forward_s for stage in told.stages] == pytest.approx(times.tf[:, 0] / 4e9)
     assert [stage.backward_s for stage in told.stages] == pytest.approx(times.tb[:, 0] / 4e9)
+    assert (told.extra_warmup, told.routes) == (0, ())
+    deeper = lab.instruction(replace(plan, extra_warmup=2, routes=((2, 1, 0),)))
+    assert (deeper.extra_warmup, deeper.routes) == (2, ((2, 1, 0),))
     assert told.layer_bytes[1] == round(14 * 202_383_360 / lab.scale.bytes)  # 4 h^2 + 3 h f + 2 h parameters
 
 

@@ -54,3 +54,20 @@ def test_loss_drops_its_share(ends: tuple[int, int]) -> None:
         router.accept(0, packet(1), n)
 
     assert 400 < router.dropped < 600
+
+
+def test_packets_of_a_pair_with_a_relay_pass_both_its_links(ends: tuple[int, int]) -> None:
+    link = Direction([0.0], [10_000.0], [0.5])
+    router = Router(
+        {1: ends[1]}, {(0, 1): Direction([0.0], [0.0], [0.5]), (0, 2): link, (2, 1): link}, seed=0
+    )
+    router.obey([[0, 2, 1]])
+    router.accept(0, packet(1), 0.0)
+
+    assert router.deliver(0.6) == pytest.approx(0.6)  # 0.1 s and 0.5 s on each link
+    assert router.deliver(1.2) is None
+    assert router.carried == 1
+
+    router.obey([])
+    router.accept(0, packet(1), 2.0)
+    assert router.dropped == 1  # the direct link is dead

@@ -158,7 +158,7 @@ def test_jobs_go_on_waiting_in_the_next_run(session: Session, monkeypatch: pytes
     again.close()
     monkeypatch.setattr("service.session.resumption.code_version", lambda: {"other": "code"})
     new = toy_session(session.store, monkeypatch)
-    assert new.world.orders.next_number == 1
+    assert new.world.jobs[""].orders.next_number == 1
     assert new.run_id != session.run_id and new.jobs.open == session.jobs.open
     assert "kept" in new.jobs.open
     new.close()

@@ -40,9 +40,9 @@ def observe(session: Session, key: str, items: list[Any]) -> Json:
     return answer
 
 
-def without_lake(monkeypatch: pytest.MonkeyPatch) -> PreparedScenario:
-    """The toy world, which all that prepare a scenario get from now on."""
-    setup = toy_setup()
+def without_lake(monkeypatch: pytest.MonkeyPatch, **changes: Any) -> PreparedScenario:
+    """The toy world, which all that prepare a scenario get from now on; `changes` are of its scenario."""
+    setup = toy_setup(**changes)
     monkeypatch.setattr(sessions.scenarios, "prepare", lambda *_, **__: setup)
     monkeypatch.setattr(resumption.world_reconstruction, "prepare", lambda *_, **__: setup)
     return setup
@@ -50,10 +50,10 @@ def without_lake(monkeypatch: pytest.MonkeyPatch) -> PreparedScenario:
 
 def toy_session(
     store: Path, monkeypatch: pytest.MonkeyPatch, *, policy: str = "greedy", mode: str = "shadow",
-    order_s: float = 600.0, renew_s: float = 0.0,
+    order_s: float = 600.0, renew_s: float = 0.0, **changes: Any,
 ) -> Session:  # fmt: skip
-    """A session that has begun; its scenario is prepared without a lake."""
-    setup = without_lake(monkeypatch)
+    """A session that has begun; its scenario is prepared without a lake, `changes` are of it."""
+    setup = without_lake(monkeypatch, **changes)
     session = Session(store, setup.scenario, SessionSettings(policy, None, mode, order_s, renew_s))
     session.start()
     return session

@@ -10,11 +10,12 @@ Json = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """An order to go to `plan`; `decision` is the number of the decision, None: a rollback."""
+    """An order to go to `plan`, None: to stop and give all GPUs back; `decision` is the number of the
+    decision, None: a rollback."""
 
     number: int
     given_ns: int
-    plan: Plan
+    plan: Plan | None
     decision: int | None
     reason: str
 
@@ -36,7 +37,7 @@ class Orders:
         self.earlier: list[Plan] = []
         """Plans that the job ran before, the oldest first."""
 
-    def give(self, now_ns: int, plan: Plan, decision: int | None, reason: str) -> Order:
+    def give(self, now_ns: int, plan: Plan | None, decision: int | None, reason: str) -> Order:
         """Makes a new order that waits; there must be none."""
         if self.waiting is not None:
             raise RuntimeError("an order waits already")
@@ -54,6 +55,10 @@ class Orders:
         assert order is not None
         self.waiting = None
         return order
+
+    def stop(self, now_ns: int) -> None:
+        """Takes that the job runs no plan any more, and holds no GPUs."""
+        self.in_force, self.virtual, self.since_ns = None, True, now_ns
 
     def take_over(self, number: int, earlier: list[Plan]) -> None:
         """Goes on counting orders from a number, and with plans that the job ran before."""

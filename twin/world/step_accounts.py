@@ -6,7 +6,6 @@ cost models. Nothing is accounted for before the job has said which plan it runs
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,14 +23,15 @@ SHORT = 0.5
 
 
 class StepAccounts:
-    """Ledger of one job. `emit` is called with type and payload of each fact, at the latest by `flush`."""
+    """Ledger of one job, from `since_ns` on. `emit` is called with type and payload of each fact, at the
+    latest by `flush`."""
 
-    def __init__(self, estimator: Estimator, emit: Emit) -> None:
+    def __init__(self, estimator: Estimator, emit: Emit, since_ns: int = 0) -> None:
         self._estimator = estimator
         self._ledger = Ledger(estimator, emit)
         self._nominal: ResourceUse | None = None  # of the plan that runs, without slowdown
         self._plan: Plan | None = None
-        self._end_ns = 0  # all up to here is accounted for
+        self._end_ns = since_ns  # all up to here is accounted for
 
     @property
     def end_ns(self) -> int:
@@ -83,6 +83,12 @@ class StepAccounts:
         usual = nominal.compute_ns
         return {k: to_ns(s) / usual[k] for k, s in computed_s.items() if usual[k] > 0 and s > 0}
 
+    def stop(self, ns: int) -> None:
+        """Takes that the job holds no GPUs from `ns` on."""
+        self._wait(max(ns, self._end_ns))
+        self.flush()
+        self._nominal = self._plan = None
+
     def flush(self) -> None:
         """Emits the steps that have not been emitted yet."""
         self._ledger.flush()
@@ -102,11 +108,3 @@ class StepAccounts:
         real = [to_ns(computed_s[k]) if k in computed_s else ns for k, ns in enumerate(usual)]
         held = [ns if nominal.gpus[k] else 0 for k, ns in enumerate(real)]
         return np.minimum(held, length_ns) - np.array(usual, np.float64)
-
-
-def steps_in_order(
-    steps: Sequence[Sequence[float]], plans: Sequence[Mapping[str, Any]]
-) -> list[tuple[int, Any]]:
-    """Returns steps and reports of plans by their time; a report before a step of the same instant."""
-    both = [(int(row[0]), 1, row) for row in steps] + [(int(one["ns"]), 0, one) for one in plans]
-    return [(ns, what) for ns, _, what in sorted(both, key=lambda entry: entry[:2])]

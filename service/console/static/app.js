@@ -1,6 +1,6 @@
 // The page: its sections in order, its keys, and one `render` whenever the store has changed.
 import { html, render } from "./html.js";
-import { time } from "./format.js";
+import { plain, time } from "./format.js";
 import { start } from "./live.js";
 import { change, drawnBy, store } from "./store.js";
 import { Keys, SignIn, keysOn } from "./views/access.js";
@@ -24,7 +24,7 @@ const WORDS = { connecting: "connecting", live: "live", lost: "connection lost, 
 function Header({ state, me, live, problem }) {
   return html`<header><p class="skip-line"><a class="skip" href="#content">To the content</a></p>
     <div class="head"><div><h1>${state ? `${state.scenario}, ${state.policy}` : "twin console"}</h1>
-      ${state && html`<p class="soft">${state.job.model} over ${state.domains.length} domains · run <span class="mono">${state.run}</span> · ${time(state.at)} UTC</p>`}</div>
+      ${state && html`<p class="soft">${state.listed.length ? `${plain(state.listed.length)} jobs` : state.job.model} over ${state.domains.length} domains · run <span class="mono">${state.run}</span> · ${time(state.at)} UTC</p>`}</div>
     <p class="tools"><span class=${`pill is-${live}`} role="status">${WORDS[live]}</span>${state && html`<span class=${`pill mode-${state.mode}`}>${state.mode}</span>`}
       <button type="button" class="button" onClick=${() => change({ signing: true })}>${me ? me.name : "token"}</button><button type="button" class="button" onClick=${() => change({ keys: true })}>keys</button></p></div>
     ${live === "lost" && html`<p class="label">${problem || "The stream has ended."} The figures below are the last ones that came.</p>`}</header>`;

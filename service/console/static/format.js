@@ -46,5 +46,9 @@ export function planLine(plan, domains) {
   return `${shares.join(" → ")} · dp ${plan.dp} · ${plan.micro_batches} × ${plan.micro_batch} · ${plan.schedule}`;
 }
 
+// Jobs of a scenario that lists several; none where it has one, whose figures stand in the state itself.
+export const several = (state) => state.jobs.filter((job) => job.name);
+export const plansOf = (state) => state.jobs.map((job) => job.plan).filter(Boolean);
+
 // Reasons of policies name domains d0, d1, …; the page has their names.
 export const named = (reason, domains) => String(reason ?? "").replace(/\bd(\d+)(?=:|\b)/g, (text, k) => domains[k] ?? text);

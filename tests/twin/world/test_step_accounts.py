@@ -12,7 +12,7 @@ from tests.support.worlds import toy_setup
 from twin.core.domain import LinkState
 from twin.core.plan import Plan
 from twin.estimation.estimator import Estimator
-from twin.world.step_accounts import StepAccounts, steps_in_order
+from twin.world.step_accounts import StepAccounts
 
 Json = dict[str, Any]
 
@@ -95,8 +95,10 @@ def test_no_domain_computes_longer_than_its_step_and_measured_times_count(job: R
     assert set(pace) == {domain} and pace[domain] == pytest.approx(500.0 / usual_s[0], rel=0.5)
 
 
-def test_steps_and_reports_are_taken_in_the_order_of_time() -> None:
-    report = {"ns": 5, "state": "running"}
-    assert steps_in_order([[7, 1, 0.1], [5, 0, 0.1]], [report]) == [
-        (5, report), (5, [5, 0, 0.1]), (7, [7, 1, 0.1]),
-    ]  # fmt: skip
+def test_a_job_that_stops_is_charged_up_to_then(job: Reported) -> None:
+    job.accounts.run(to_ns(10), job.plan, 0.0, job.links)
+    job.accounts.stop(to_ns(15))
+    job.accounts.stop(to_ns(20))
+    _, _, held, idle = (payload for _, payload in job.facts)
+    assert (held["lost_ns"], held["gpu_usd"] > 0) == (to_ns(5), True)
+    assert (idle["lost_ns"], idle["gpu_usd"]) == (to_ns(5), 0.0)

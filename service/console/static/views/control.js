@@ -1,6 +1,6 @@
 // Approve, hold, roll back, decide now: what changes the run, each asked back once and logged with its reason.
 import { html } from "../html.js";
-import { planLine, time } from "../format.js";
+import { planLine, several, time } from "../format.js";
 import { change } from "../store.js";
 import { Answer, Button, Dialog, send } from "./forms.js";
 
@@ -25,16 +25,16 @@ function Confirm({ what, asking }) {
 }
 
 export function Control({ state, me, asking, answers, confirming }) {
-  const names = state.domains.map((domain) => domain.name), { mode, order, obstacle } = state;
+  const names = state.domains.map((domain) => domain.name), { mode, order, obstacle } = state, waiting = several(state).filter((job) => job.order);
   const act = (what, more) => html`<${Button} type="button" role="admin" me=${me} disabled=${asking !== null || mode === what} onClick=${() => change({ confirming: what })} ...${more}>${ACTS[what][0]}<//>`;
   return html`<dl><dt>mode</dt><dd><b>${mode}</b></dd>
-      <dt>order that waits</dt><dd>${order ? `no. ${order.number}: ${planLine(order.plan, names)} (${order.reason})` : "none"}</dd>
+      ${state.listed.length ? html`<dt>orders that wait</dt><dd>${waiting.length ? waiting.map((job) => html`<div>${job.name}, no. ${job.order.number}: ${job.order.plan ? planLine(job.order.plan, names) : "stop"} (${job.order.reason})</div>`) : "none"}</dd>` : html`<dt>order that waits</dt><dd>${order ? `no. ${order.number}: ${planLine(order.plan, names)} (${order.reason})` : "none"}</dd>`}
       <dt>decisions</dt><dd>${obstacle ? `none are made: ${obstacle}` : `the next is due at ${time(state.at + state.next_period_s)} UTC, or when links or GPUs change`}</dd></dl>
-    <p class="acts">${act("active", { kind: "main" })} ${act("hold")} ${act("shadow")} ${act("rollback", { disabled: asking !== null || mode !== "active" })}
+    <p class="acts">${act("active", { kind: "main" })} ${act("hold")} ${act("shadow")} ${!state.listed.length && act("rollback", { disabled: asking !== null || mode !== "active" })}
       <${Button} type="button" role="decide" me=${me} disabled=${asking !== null} onClick=${() => send("control", "v1/decide", {}, { changes: true })}>Decide now<//></p>
     ${me && !me.roles.includes("admin") && html`<p class="soft small-text">The token ${me.name} has the roles ${me.roles.join(", ")}: mode and rollback need admin, a decision needs decide.</p>`}
     <${Answer} name="control" asking=${asking} answers=${answers}>${(found) => html`<p class="sentence">${"made" in found
-      ? (found.made ? `Decision ${found.decision.number}: ${found.decision.action}.` : `No decision was made: ${found.obstacle}.`)
+      ? (found.made && found.decision ? `Decision ${found.decision.number}: ${found.decision.action}.` : `No decision was made: ${found.obstacle}.`)
       : `Mode is ${found.mode}; ${found.order ? `order ${found.order.number} waits for the job` : "no order waits"}.`}</p>`}<//>
     ${confirming && html`<${Confirm} what=${confirming} asking=${asking} />`}`;
 }

@@ -1,6 +1,6 @@
 // The plan in force, and the plans over time: layers of each domain, one bar a plan.
 import { html } from "../html.js";
-import { duration, layersOf, planLine, time } from "../format.js";
+import { duration, layersOf, planLine, several, time } from "../format.js";
 
 const ROWS = 12;
 
@@ -16,7 +16,17 @@ function Lanes({ plans, domains, now }) {
       })}</svg><b>${(spans[spans.length - 1].layers.get(k)) || 0}</b></div>`)}</figure></div>`;
 }
 
+function Each({ jobs, names, plans }) {
+  const changes = plans.slice(-ROWS * 8);
+  return html`<div class="scroll" tabindex="0" role="region" aria-label="Plan of each job"><table><thead><tr><th scope="col">job</th><th scope="col">plan</th></tr></thead>
+      <tbody>${jobs.map((job) => html`<tr key=${job.name}><th scope="row">${job.name}</th><td class="why">${job.plan ? planLine(job.plan, names) : "none"}${job.plan && job.virtual && html` <em class="tag">virtual: the job has not said that it runs it</em>`}</td></tr>`)}</tbody></table></div>
+    ${changes.length > 0 && html`<details><summary>Plans over time, in words (${changes.length})</summary><div class="scroll short" tabindex="0" role="region" aria-label="Plans over time"><table>
+      <thead><tr><th scope="col">from, UTC</th><th scope="col">job</th><th scope="col">plan</th></tr></thead>
+      <tbody>${changes.map((one) => html`<tr><td>${time(one.at)}</td><td>${one.job}</td><td class="why">${planLine(one.plan, names)}${one.virtual && html` <em class="tag">virtual</em>`}</td></tr>`).reverse()}</tbody></table></div></details>`}`;
+}
+
 export function Plans({ state, series }) {
+  if (state.listed.length) return html`<${Each} jobs=${several(state)} names=${state.domains.map((domain) => domain.name)} plans=${series.plans} />`;
   const names = state.domains.map((domain) => domain.name), { plans } = series, { plan } = state;
   if (!plan) return html`<p class="soft">No plan is in force yet.</p>`;
   return html`<p class="sentence">${planLine(plan, names)} ${state.virtual && html`<em class="tag">virtual: the job has not said that it runs it</em>`}</p>

@@ -1,6 +1,6 @@
 // The picture of `twin report`: sites around an ellipse, both directions of a link apart, coloured by their state.
 import { html } from "../html.js";
-import { rate } from "../format.js";
+import { plansOf, rate } from "../format.js";
 import { pair } from "../live.js";
 
 const WIDTH = 1000, HEIGHT = 520, RADII = [385, 165], GAP = 26, BEND = 0.1, MOST = 16;
@@ -25,8 +25,8 @@ function labelled([x, y], crowd) {
   return { ...style, left: percent(share), transform: "translateX(-50%)", textAlign: "center", "--crowd": crowd };
 }
 
-export const CLASSES = [["u3", "dead or in alarm"], ["u2", "under half of its forecast"], ["u1", "carries the plan"], ["u0", "not used by the plan"]];
-const crossed = (plan) => new Set((plan ? plan.shares : []).slice(1).flatMap((share, k) => [`${plan.shares[k].domain}>${share.domain}`, `${share.domain}>${plan.shares[k].domain}`]));
+export const CLASSES = [["u3", "dead or in alarm"], ["u2", "under half of its forecast"], ["u1", "carries a plan"], ["u0", "not used by a plan"]];
+const crossed = (plans) => new Set(plans.flatMap((plan) => plan.shares.slice(1).flatMap((share, k) => [`${plan.shares[k].domain}>${share.domain}`, `${share.domain}>${plan.shares[k].domain}`])));
 
 // The class of a link, by what is worst about it.
 export function classOf(link, index, used) {
@@ -41,8 +41,9 @@ export const ALARM_NIS = 9.21;
 export const alarmed = (link) => link.nis > ALARM_NIS;
 
 export function Topology({ state, chosen }) {
-  const { domains, links, plan } = state, shown = domains.slice(0, MOST), at = places(shown.length), used = crossed(plan);
-  const index = new Map(shown.map((domain, k) => [domain.name, k])), held = new Map((plan ? plan.shares : []).map((share) => [share.domain, share.layers]));
+  const { domains, links } = state, plans = plansOf(state), shown = domains.slice(0, MOST), at = places(shown.length), used = crossed(plans);
+  const index = new Map(shown.map((domain, k) => [domain.name, k])), held = new Map();
+  plans.forEach((plan) => plan.shares.forEach((share) => held.set(share.domain, (held.get(share.domain) || 0) + share.layers)));
   const drawn = links.filter((link) => index.has(link.src) && index.has(link.dst)).map((link) => ({ link, css: classOf(link, index, used), path: curve(at[index.get(link.src)], at[index.get(link.dst)]) }));
   return html`<figure class="topology"><svg viewBox=${`0 0 ${WIDTH} ${HEIGHT}`} role="img" aria-label=${`${shown.length} sites and ${drawn.length} directions of links; the table below has their figures`}>
     <defs>${CLASSES.map(([css]) => html`<marker id=${`tip-${css}`} viewBox="0 0 8 8" refX="7" refY="4" markerWidth="13" markerHeight="13" markerUnits="userSpaceOnUse" orient="auto"><path class=${css} d="M0 0L8 4L0 8Z" /></marker>`)}</defs>

@@ -1,6 +1,6 @@
 // Forms that change nothing: a dry run of the policy, and whether another job would fit.
 import { html } from "../html.js";
-import { bytes, duration, named, percent, plain, planLine, scaled, usd } from "../format.js";
+import { bytes, duration, named, percent, plain, planLine, scaled, several, usd } from "../format.js";
 import { pair } from "../live.js";
 import { change } from "../store.js";
 import { Answer, Button, send } from "./forms.js";
@@ -12,7 +12,8 @@ function dryRun(event, supposed) {
   const gpus = {};
   for (const [name, value] of new FormData(event.target)) if (name.startsWith("gpus:") && value !== "") gpus[name.slice(5)] = Number(value);
   const links = supposed.filter((one) => one.gbps !== "").map((one) => { const [src, dst] = one.link.split(">"); return { src, dst, bandwidth_bps: Number(one.gbps) * 1e9 }; });
-  send("dry-run", "v1/dry-run", { links, gpus });
+  const job = new FormData(event.target).get("job");
+  send("dry-run", "v1/dry-run", { links, gpus, ...(job ? { job } : {}) });
 }
 
 function Supposed({ supposed, links }) {
@@ -31,9 +32,10 @@ function Candidates({ rows, names }) {
 }
 
 export function DryRun({ state, me, supposed, asking, answers }) {
-  const names = state.domains.map((domain) => domain.name);
+  const names = state.domains.map((domain) => domain.name), jobs = several(state).filter((job) => job.state !== "ended");
   return html`<form onSubmit=${(event) => dryRun(event, supposed)}>
     <p>What would the policy do now, and why does it not? Leave fields empty for links and GPUs as they are; suppose others for a what-if. Nothing is changed or logged.</p>
+    ${jobs.length > 0 && html`<p><label>job <select name="job">${jobs.map((job) => html`<option>${job.name}</option>`)}</select></label></p>`}
     ${state.links.length > 0 && html`<${Supposed} supposed=${supposed} links=${state.links} />`}
     <div class="fields">${state.domains.map((domain) => html`<label key=${domain.name}>GPUs of ${domain.name} <input type="number" name=${`gpus:${domain.name}`} min="0" max=${domain.gpus} step="1" placeholder=${domain.alive} /></label>`)}</div>
     <p><${Button} type="submit" kind="main" role="read" me=${me} disabled=${asking !== null}>Dry run<//></p></form>
