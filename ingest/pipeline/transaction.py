@@ -100,9 +100,11 @@ class Transaction:
         index = len(self.taken)
         self.taken.append(taken)
         mark = self._mark()
+        assumed = set(reader.assumptions(self.options))
         try:
             for batch in reader.read(source, self.options):
                 self._add(index, batch)
+                assumed.update(batch.assumed)
                 if not source.small:
                     self._write(PART_ROWS)
         except _UNREADABLE as error:
@@ -111,7 +113,7 @@ class Transaction:
         except BaseException:
             self._roll_back(mark)
             raise
-        self._assumptions.update(reader.assumptions(self.options))
+        self._assumptions.update(assumed)
         self.rows += taken.rows_in
         for lists in self._lists.values():
             if lists.rows >= ROW_GROUP:
