@@ -14,6 +14,7 @@ import hashlib
 import json
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -27,7 +28,8 @@ from ingest.core import durable, integrity
 from ingest.core.config import suggestion
 from ingest.core.errors import DamageError, NotFoundError
 from ingest.core.progress import SILENT, Progress
-from ingest.lake import manifest_index
+from ingest.lake import bucket_lake, manifest_index
+from ingest.objects import working_copy
 
 SCHEMA = "twin.lake/1"
 
@@ -80,6 +82,26 @@ class LakeManifest:
     replaces: tuple[str, ...]
 
 
+@contextmanager
+def writing(store: Path) -> Iterator[None]:
+    """Lets one process of this machine change the lake. Of two machines that change one in a bucket, the
+    second to commit is told.
+
+    Raises:
+        LockedError: another process has begun. UsageError, StorageError: the bucket cannot be used.
+    """
+    with durable.Lock(folder(store) / "lock"):
+        place = bucket_lake.of(store)
+        if place is None:
+            yield
+            return
+        place.begin()
+        try:
+            yield
+        finally:
+            place.writing = False
+
+
 @dataclass(frozen=True, slots=True)
 class DatasetInfo:
     """One data set in the lake: metadata, rows of each table, numbers of sources and rejects."""
@@ -123,6 +145,10 @@ def commit(
     }
     data = json.dumps(body, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
     identity = hashlib.sha256(data).hexdigest()
+    if (place := bucket_lake.of(store)) is not None:
+        files = [part.file for part in parts]
+        place.commit(dataset, identity, data if sources else None, files, replaces)
+        return _parsed(identity, body)
     durable.put(_manifests(store) / f"{identity}.json", data, idempotent=True)
     known = manifest_index.read(folder(store))
     kept = _datasets_of(live(store)) if known is None else known
@@ -153,7 +179,7 @@ def drop(store: Path, dataset: str) -> DatasetInfo:
         LockedError: another process ingests into this store.
     """
     held(store, dataset)
-    with durable.Lock(folder(store) / "lock"):
+    with writing(store):
         info = held(store, dataset)
         gone = {old for m in live(store) if m.dataset == dataset for old in (m.id, *m.replaces)}
         commit(store, dataset, {}, (), (), sorted(gone))
@@ -205,6 +231,7 @@ def parts(store: Path) -> dict[str, list[Path]]:
         manifests = live(store)
         files: dict[str, list[Path]] = {}
         try:
+            _bring(store, manifests)
             for manifest in manifests:
                 for part in manifest.parts:
                     files.setdefault(part.table, []).append(_checked(store, manifest, part))
@@ -215,28 +242,45 @@ def parts(store: Path) -> dict[str, list[Path]]:
         return {table: sorted(paths) for table, paths in sorted(files.items())}
 
 
+def _bring(store: Path, manifests: Sequence[LakeManifest]) -> None:
+    """Reads the parts that the working copy of a bucket lacks."""
+    if (place := bucket_lake.of(store)) is not None:
+        for manifest in manifests:
+            lacking = [one.file for one in manifest.parts if not (folder(store) / one.file).exists()]
+            place.fetch(manifest.id, lacking)
+
+
 def _checked(store: Path, manifest: LakeManifest, part: Part) -> Path:
     path = folder(store) / part.file
     problem = integrity.fault(path, part.bytes, part.sha256)
+    if problem is not None and (place := bucket_lake.of(store)) is not None:
+        place.fetch(manifest.id, [part.file])  # the working copy was damaged
+        problem = integrity.fault(path, part.bytes, part.sha256)
     if problem is not None:
-        raise _damaged(path, problem, manifest)
+        raise DamageError(_damaged(_title(store, manifest, part), problem, manifest))
     return path
 
 
 def _content(store: Path, manifest: LakeManifest, part: Part) -> bytes:
+    if bucket_lake.of(store) is not None:
+        return integrity.read_regular(_checked(store, manifest, part))
     path = folder(store) / part.file
     data = integrity.read_optional(path)
     if data is None or hashlib.sha256(data).hexdigest() != part.sha256:
         what = "missing" if data is None else "its bytes are not those that were written"
-        raise _damaged(path, what, manifest)
+        raise DamageError(_damaged(str(path), what, manifest))
     return data
 
 
-def _damaged(path: Path, problem: str, manifest: LakeManifest) -> DamageError:
+def _title(store: Path, manifest: LakeManifest, part: Part) -> str:
+    place = bucket_lake.of(store)
+    return str(folder(store) / part.file) if place is None else place.title(manifest.id, part.file)
+
+
+def _damaged(title: str, problem: str, manifest: LakeManifest) -> str:
     name = manifest.dataset
-    return DamageError(
-        f"{path}: {problem}; restore it, or take {name} out (`twin traces {name} --drop`) and ingest it again"
-    )
+    way = f"restore it, or take {name} out (`twin traces {name} --drop`) and ingest it again"
+    return f"{title}: {problem}; {way}"
 
 
 def datasets(store: Path) -> dict[str, DatasetInfo]:
@@ -284,9 +328,13 @@ def verify(store: Path) -> list[str]:
 def faults(store: Path, progress: Progress = SILENT) -> Iterator[tuple[Path, str]]:
     """Yields every file that is not what was written, and the problem with what to do; reads all of them."""
     try:
-        live(store)
+        current = live(store)
     except DamageError as error:
         yield folder(store), str(error)
+        current = []
+    if (place := bucket_lake.of(store)) is not None:
+        yield from _faults_in(place, current, progress)
+        return
     manifests = []
     for path in sorted(_manifests(store).glob("*.json")):
         try:
@@ -305,6 +353,23 @@ def faults(store: Path, progress: Progress = SILENT) -> Iterator[tuple[Path, str
         progress.advance(1, part.file)
 
 
+def _faults_in(
+    place: bucket_lake.LakeObjects, manifests: Sequence[LakeManifest], progress: Progress
+) -> Iterator[tuple[Path, str]]:
+    """Reads every part in a bucket; yields its file in the working copy, and the problem."""
+    used = [(m, part) for m in manifests for part in m.parts]
+    progress.start(len(used), "lake", "parts")
+    for manifest, part in used:
+        try:
+            problem = place.fault(manifest.id, part.file, part.sha256)
+        except DamageError:
+            problem = "missing"
+        if problem is not None and manifest.id in place.commits:  # else it was replaced meanwhile
+            named = _damaged(place.title(manifest.id, part.file), problem, manifest)
+            yield folder(place.store) / part.file, named
+        progress.advance(1, part.file)
+
+
 def clean(store: Path) -> int:
     """Deletes files that no live manifest names: left-overs of killed ingests and replaced files.
 
@@ -318,6 +383,8 @@ def clean(store: Path) -> int:
     """
     found, current = _all(store), live(store)
     stale = unreferenced(store)
+    if (place := bucket_lake.of(store)) is not None:
+        return _cleaned_copy(place, stale)
     if manifest_index.read(folder(store)) is None:
         known = {folder(store) / part.file for m in found for part in m.parts}
         unknown = [p for p in stale if p.suffix == ".parquet" and p not in known]
@@ -329,6 +396,22 @@ def clean(store: Path) -> int:
     drops = {_manifests(store) / f"{m.id}.json" for m in found if not m.sources}
     for path in sorted(stale, key=lambda p: (p in drops, p.suffix == ".json", p)):
         durable.remove(path)
+    return len(stale)
+
+
+def _cleaned_copy(place: bucket_lake.LakeObjects, stale: Sequence[Path]) -> int:
+    """Takes what the bucket no longer names out of the working copy, and what was left in the bucket.
+
+    A lake that an older version kept in the working copy alone goes to quarantine.
+    """
+    own = manifest_index.path_of(folder(place.store))
+    if own.exists():
+        _set_aside(place.store, [*stale, own])
+        return len(stale)
+    for path in stale:
+        with suppress(FileNotFoundError):
+            working_copy.CACHE.unlink(path)
+    place.sweep()
     return len(stale)
 
 
@@ -376,6 +459,8 @@ def _all(store: Path) -> list[LakeManifest]:
     that is in the index before and after it was found missing is lost; otherwise the lake has changed since
     the listing, and is listed again.
     """
+    if (place := bucket_lake.of(store)) is not None:
+        return _all_in(place)
     while True:
         try:
             found = [_load(path) for path in sorted(_manifests(store).glob("*.json"))]
@@ -393,6 +478,18 @@ def _all(store: Path) -> list[LakeManifest]:
                 f"{_manifests(store) / lost[0]}.json: missing, though it was committed; restore it, or "
                 f"delete {manifest_index.path_of(folder(store))} and ingest {name} again"
             )
+
+
+def _all_in(place: bucket_lake.LakeObjects) -> list[LakeManifest]:
+    """Every manifest that the pointer in a bucket names; one that was replaced meanwhile makes it be read
+    again."""
+    while True:
+        named = dict(place.commits)
+        try:
+            return [_decoded(identity, place.manifest(identity)) for identity in sorted(named)]
+        except DamageError:
+            if place.commits == named:
+                raise
 
 
 def _manifests(store: Path) -> Path:

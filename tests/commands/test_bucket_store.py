@@ -5,9 +5,9 @@ from pathlib import Path
 import obstore
 import pytest
 
+from ingest.objects import working_copy
 from ingest.pipeline.ingest import ingest
 from replay.log.run_log import RunWriter
-from replay.objects import working_copy
 from tests.support.buckets import URL, InMemory
 from tests.support.commands import ROOT, Call, Done, caller
 from tests.support.histories import history, write

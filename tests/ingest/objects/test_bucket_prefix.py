@@ -8,7 +8,7 @@ from obstore.exceptions import GenericError, NotSupportedError
 from obstore.store import MemoryStore
 
 from ingest.core.errors import ExistsError, StorageError, UsageError
-from replay.objects.bucket_prefix import PROBE, ObjectPrefix, tag_of
+from ingest.objects.bucket_prefix import PROBE, ObjectPrefix, tag_of
 
 
 @pytest.fixture
