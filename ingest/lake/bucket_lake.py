@@ -89,8 +89,7 @@ class LakeObjects:
         Raises:
             DamageError: it went away, or was changed. LockedError: another writer has replaced it.
         """
-        path = self.store / FOLDER / "manifests" / f"{identity}.json"
-        data = integrity.read_optional(path)
+        data = integrity.read_optional(self._kept(identity))
         if data is None or hashlib.sha256(data).hexdigest() != identity:
             data = self.read(identity, MANIFEST)
             if hashlib.sha256(data).hexdigest() != identity:
@@ -98,7 +97,7 @@ class LakeObjects:
                     f"{self.title(identity, MANIFEST)}: its bytes are not those that were written; restore "
                     "an older version of the object"
                 )
-            durable.replace(path, data, disk=working_copy.CACHE)
+            self._keep(identity, data)
         return data
 
     def fetch(self, identity: str, files: Iterable[str]) -> None:
@@ -130,9 +129,7 @@ class LakeObjects:
         if not self.writing:
             self.refresh()
         elif (now := pointer.read(self.objects, POINTER)) is None or now.tag != before:
-            raise LockedError(
-                f"{title}: another machine has replaced it meanwhile; run the command again"
-            )
+            raise LockedError(f"{title}: another machine has replaced it meanwhile; run the command again")
         raise DamageError(f"{title}: missing, though it was committed; restore it, or take its data set out")
 
     def commit(self, dataset: str, identity: str, manifest: bytes | None, files: Sequence[str],
@@ -157,6 +154,8 @@ class LakeObjects:
             self.objects.remove(f"{COMMITS}/{own}/{name}" for name in (MANIFEST, *files) if own)
             raise
         self.commits = kept
+        if manifest is not None:
+            self._keep(identity, manifest)
         self.objects.remove(left)
 
     def sweep(self) -> None:
@@ -183,7 +182,17 @@ class LakeObjects:
         """Address of an object of a commit."""
         return f"{self.objects.title}/{self._object(identity, name)}"
 
+    def _kept(self, identity: str) -> Path:
+        return self.store / FOLDER / "manifests" / f"{identity}.json"
+
+    def _keep(self, identity: str, manifest: bytes) -> None:
+        durable.replace(self._kept(identity), manifest, disk=working_copy.CACHE)
+
     def _object(self, identity: str, name: str) -> str:
+        if identity not in self.commits:
+            raise DamageError(
+                f"{self.objects.title}/{POINTER}: was replaced meanwhile; run the command again"
+            )
         return f"{COMMITS}/{self.commits[identity]}/{name}"
 
     def _names(self, identity: str) -> Iterator[str]:
