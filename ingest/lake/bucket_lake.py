@@ -108,9 +108,9 @@ class LakeObjects:
         """
 
         def one(file: str) -> None:
-            data = self.read(identity, file)
             if not _PART.fullmatch(file):
                 raise DamageError(f"{self.title(identity, MANIFEST)}: {shown(file)} is no name of a part")
+            data = self.read(identity, file)
             durable.replace(self.store / FOLDER / file, data, disk=working_copy.CACHE)
 
         with ThreadPoolExecutor(AT_ONCE) as pool:

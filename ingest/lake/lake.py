@@ -212,7 +212,7 @@ def datasets(store: Path) -> dict[str, DatasetInfo]:
             meta,
             dict(sorted((t, n) for t, n in rows.items() if t != "rejects")),
             len(manifest.sources) + (before.sources if before else 0),
-            rows.get("rejects", 0),
+            rows["rejects"] + (before.rejected if before else 0),
         )
     return found
 

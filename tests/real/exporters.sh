@@ -20,9 +20,9 @@ printf 'scrape_configs: [{job_name: node, scrape_interval: 1s, static_configs: [
   --web.listen-address=127.0.0.1:19090 2> "$FOLDER/server.log" &
 SERVER=$!
 sleep 5
-ASKED='http://127.0.0.1:19090/api/v1/query?query={__name__=~"node_network_.*_bytes_total"}'
+ASKED='http://127.0.0.1:19090/api/v1/query?query=%7B__name__%3D~%22node_network_.%2A_bytes_total%22%7D'
 curl --silent --fail http://127.0.0.1:19100/metrics > "$FOLDER/node_exporter.prom"
-curl --silent --fail --globoff "$ASKED" > "$FOLDER/prometheus_query.json"
+curl --silent --fail "$ASKED" > "$FOLDER/prometheus_query.json"
 twin --store "$FOLDER/store" ingest --scrape http://127.0.0.1:19100/metrics --name exporter --every-s 1 --for-s 4
 twin --store "$FOLDER/store" ingest --scrape "$ASKED" --name server --every-s 1 --for-s 4
 twin --store "$FOLDER/store" sql "select dataset, host, count(*) n, count(net_tx_bytes_s) tx, count(net_rx_bytes_s) rx,

@@ -110,7 +110,7 @@ def test_a_changed_object_is_named(bucket: InMemory, kind: str) -> None:
     (name,) = (name for name in bucket.names("lake") if name.endswith(kind))
     obstore.put(bucket.client, name, b"rot")
     there = bucket.machine("there")
-    with pytest.raises(DamageError, match=f"{name}: its bytes are not those that were written"):
+    with pytest.raises(DamageError, match=rf"{name}: .* th(ose|e \d+) that were written"):
         count(there)
     if kind == ".parquet":
         assert [name in problem for problem in lake.verify(there)] == [True]
@@ -129,7 +129,6 @@ def test_names_in_a_received_bucket_do_not_lead_out_of_the_working_copy(bucket: 
     assert place is not None
     (identity,) = place.commits
     with pytest.raises(DamageError, match="is no name of a part"):
-        obstore.put(bucket.client, f"{COMMITS}/{place.commits[identity]}/../../x", b"")
         place.fetch(identity, ["../../x"])
     for commits in ({"../x": "0" * 32}, {identity: "../x"}):
         record = integrity.sealed({"schema": bucket_lake.SCHEMA, "commits": commits})
