@@ -13,7 +13,7 @@ from ingest.objects.client import asked
 
 
 class TaggedBytes(NamedTuple):
-    """What an object held when it was read, and its tag, which changes with every write."""
+    """The content of an object as it was read, and its tag, which changes with every write."""
 
     data: bytes
     tag: str
