@@ -85,7 +85,7 @@ def _store(ctx: click.Context) -> Path:
     place = str(found.place if found else os.environ.get("TWIN_STORE") or ".twin")
     if not place.startswith(BUCKET):
         return Path(place)
-    from replay.objects.working_copy import folder_of
+    from ingest.objects.working_copy import folder_of
 
     return folder_of(place)  # as it was read last: no request while somebody types
 

@@ -22,11 +22,11 @@ import numpy as np
 from benchmarks.replay.log import ours
 from ingest.core import resources
 from ingest.core.durable import replace
+from ingest.objects.bucket_prefix import connected
 from ingest.pipeline.ingest import ingest
 from replay.inventory.synchronization import synchronize
 from replay.log.bucket_log import store_at
 from replay.log.run_log import RunReader
-from replay.objects.bucket_prefix import connected
 from replay.run import runner
 from replay.sql.query import query
 from replay.store.run_header import code_version

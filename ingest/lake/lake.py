@@ -14,20 +14,21 @@ import hashlib
 import json
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
-from ingest.core import durable, integrity
+from ingest.core import durable
 from ingest.core.config import suggestion
 from ingest.core.errors import DamageError, NotFoundError
 from ingest.core.progress import SILENT, Progress
-from ingest.lake import manifest_index
+from ingest.lake import bucket_lake, manifest_index, manifests, stored_parts
+from ingest.lake.manifests import LakeManifest, Part, SourceEntry
+from ingest.objects import working_copy
 
 SCHEMA = "twin.lake/1"
 
@@ -35,49 +36,24 @@ SCHEMA = "twin.lake/1"
 EMPTY = ": it is empty; `twin ingest shipped` reads the traces that come with the program"
 
 
-@dataclass(frozen=True, slots=True)
-class Part:
-    """One Parquet file: path inside the lake, what it holds, and what its bytes must be."""
+@contextmanager
+def writing(store: Path) -> Iterator[None]:
+    """Lets one process of this machine change the lake. Of two machines that change one in a bucket, the
+    second to commit is told.
 
-    table: str
-    file: str
-    rows: int
-    bytes: int
-    sha256: str
-
-
-@dataclass(frozen=True, slots=True)
-class SourceEntry:
-    """One source whose rows are in the lake: which reader took them, under which options, and how many.
-
-    sha256: of the content; of content and name for a reader that takes facts from the name.
+    Raises:
+        LockedError: another process has begun. UsageError, StorageError: the bucket cannot be used.
     """
-
-    file: str
-    sha256: str
-    bytes: int
-    reader: str
-    version: int
-    options: str
-    rows: tuple[tuple[str, int], ...]
-    rejected: int
-
-    @property
-    def key(self) -> tuple[str, str, int, str]:
-        """Identity of a source: content, reader, version, options."""
-        return self.sha256, self.reader, self.version, self.options
-
-
-@dataclass(frozen=True, slots=True)
-class LakeManifest:
-    """A committed set of parts and the sources behind them."""
-
-    id: str
-    dataset: str
-    meta: dict[str, Any]
-    parts: tuple[Part, ...]
-    sources: tuple[SourceEntry, ...]
-    replaces: tuple[str, ...]
+    with durable.Lock(folder(store) / "lock"):
+        place = bucket_lake.of(store)
+        if place is None:
+            yield
+            return
+        place.begin()
+        try:
+            yield
+        finally:
+            place.writing = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,12 +99,16 @@ def commit(
     }
     data = json.dumps(body, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
     identity = hashlib.sha256(data).hexdigest()
-    durable.put(_manifests(store) / f"{identity}.json", data, idempotent=True)
+    if (place := bucket_lake.of(store)) is not None:
+        files = [part.file for part in parts]
+        place.commit(dataset, identity, data if sources else None, files, replaces)
+        return manifests.parsed(identity, body)
+    durable.put(manifests.folder_of(store) / f"{identity}.json", data, idempotent=True)
     known = manifest_index.read(folder(store))
     kept = _datasets_of(live(store)) if known is None else known
     kept = {old: name for old, name in kept.items() if old not in replaces}
     manifest_index.write(folder(store), {**kept, **({identity: dataset} if sources else {})})
-    return _parsed(identity, body)
+    return manifests.parsed(identity, body)
 
 
 def live(store: Path) -> list[LakeManifest]:
@@ -137,7 +117,7 @@ def live(store: Path) -> list[LakeManifest]:
     Raises:
         DamageError: a manifest is missing or not what was written.
     """
-    found = _all(store)
+    found = manifests.every(store)
     replaced = {old for manifest in found for old in manifest.replaces}
     return [manifest for manifest in found if manifest.sources and manifest.id not in replaced]
 
@@ -153,7 +133,7 @@ def drop(store: Path, dataset: str) -> DatasetInfo:
         LockedError: another process ingests into this store.
     """
     held(store, dataset)
-    with durable.Lock(folder(store) / "lock"):
+    with writing(store):
         info = held(store, dataset)
         gone = {old for m in live(store) if m.dataset == dataset for old in (m.id, *m.replaces)}
         commit(store, dataset, {}, (), (), sorted(gone))
@@ -186,8 +166,7 @@ def without(
 
     def rows() -> Iterator[tuple[str, pa.Table]]:
         for part in manifest.parts if kept else ():
-            data = _content(store, manifest, part)
-            table = pq.ParquetFile(pa.BufferReader(data), page_checksum_verification=True).read()
+            table = stored_parts.table(store, manifest, part)
             stays = table.filter(pc.invert(pc.is_in(table["source_file"], pa.array(sorted(gone)))))
             if stays.num_rows:
                 yield part.table, stays
@@ -202,41 +181,18 @@ def parts(store: Path) -> dict[str, list[Path]]:
         DamageError: a part is missing or its bytes are not those that its manifest says.
     """
     while True:
-        manifests = live(store)
+        current = live(store)
         files: dict[str, list[Path]] = {}
         try:
-            for manifest in manifests:
+            stored_parts.bring(store, current)
+            for manifest in current:
                 for part in manifest.parts:
-                    files.setdefault(part.table, []).append(_checked(store, manifest, part))
+                    files.setdefault(part.table, []).append(stored_parts.checked(store, manifest, part))
         except DamageError:
-            if live(store) == manifests:
+            if live(store) == current:
                 raise
             continue  # replaced or dropped meanwhile
         return {table: sorted(paths) for table, paths in sorted(files.items())}
-
-
-def _checked(store: Path, manifest: LakeManifest, part: Part) -> Path:
-    path = folder(store) / part.file
-    problem = integrity.fault(path, part.bytes, part.sha256)
-    if problem is not None:
-        raise _damaged(path, problem, manifest)
-    return path
-
-
-def _content(store: Path, manifest: LakeManifest, part: Part) -> bytes:
-    path = folder(store) / part.file
-    data = integrity.read_optional(path)
-    if data is None or hashlib.sha256(data).hexdigest() != part.sha256:
-        what = "missing" if data is None else "its bytes are not those that were written"
-        raise _damaged(path, what, manifest)
-    return data
-
-
-def _damaged(path: Path, problem: str, manifest: LakeManifest) -> DamageError:
-    name = manifest.dataset
-    return DamageError(
-        f"{path}: {problem}; restore it, or take {name} out (`twin traces {name} --drop`) and ingest it again"
-    )
 
 
 def datasets(store: Path) -> dict[str, DatasetInfo]:
@@ -256,7 +212,7 @@ def datasets(store: Path) -> dict[str, DatasetInfo]:
             meta,
             dict(sorted((t, n) for t, n in rows.items() if t != "rejects")),
             len(manifest.sources) + (before.sources if before else 0),
-            rows.get("rejects", 0),
+            rows["rejects"] + (before.rejected if before else 0),
         )
     return found
 
@@ -284,24 +240,45 @@ def verify(store: Path) -> list[str]:
 def faults(store: Path, progress: Progress = SILENT) -> Iterator[tuple[Path, str]]:
     """Yields every file that is not what was written, and the problem with what to do; reads all of them."""
     try:
-        live(store)
+        current = live(store)
     except DamageError as error:
         yield folder(store), str(error)
-    manifests = []
-    for path in sorted(_manifests(store).glob("*.json")):
+        current = []
+    if (place := bucket_lake.of(store)) is not None:
+        yield from _faults_in(place, current, progress)
+        return
+    found = []
+    for path in sorted(manifests.folder_of(store).glob("*.json")):
         try:
-            manifests.append(_load(path))
+            found.append(manifests.load(path))
         except (DamageError, FileNotFoundError):  # the first one was reported; taken away since the listing
             continue
-    replaced = {old for manifest in manifests for old in manifest.replaces}
-    used = [(m, part) for m in manifests if m.id not in replaced for part in m.parts]
+    replaced = {old for manifest in found for old in manifest.replaces}
+    used = [(m, part) for m in found if m.id not in replaced for part in m.parts]
     progress.start(len(used), "lake", "parts")
     for manifest, part in used:
         try:
-            _content(store, manifest, part)
+            stored_parts.content(store, manifest, part)
         except DamageError as error:
-            if (_manifests(store) / f"{manifest.id}.json").exists():  # else it was dropped meanwhile
+            if (manifests.folder_of(store) / f"{manifest.id}.json").exists():  # else it was dropped meanwhile
                 yield folder(store) / part.file, str(error)
+        progress.advance(1, part.file)
+
+
+def _faults_in(
+    place: bucket_lake.LakeObjects, current: Sequence[LakeManifest], progress: Progress
+) -> Iterator[tuple[Path, str]]:
+    """Reads every part in a bucket; yields its file in the working copy, and the problem."""
+    used = [(m, part) for m in current for part in m.parts]
+    progress.start(len(used), "lake", "parts")
+    for manifest, part in used:
+        try:
+            problem = place.fault(manifest.id, part.file, part.sha256)
+        except DamageError:
+            problem = "missing"
+        if problem is not None and manifest.id in place.commits:  # else it was replaced meanwhile
+            named = stored_parts.damaged(place.title(manifest.id, part.file), problem, manifest)
+            yield folder(place.store) / part.file, named
         progress.advance(1, part.file)
 
 
@@ -316,8 +293,10 @@ def clean(store: Path) -> int:
     Raises:
         DamageError: a manifest is missing or changed; nothing is deleted.
     """
-    found, current = _all(store), live(store)
+    found, current = manifests.every(store), live(store)
     stale = unreferenced(store)
+    if (place := bucket_lake.of(store)) is not None:
+        return _cleaned_copy(place, stale)
     if manifest_index.read(folder(store)) is None:
         known = {folder(store) / part.file for m in found for part in m.parts}
         unknown = [p for p in stale if p.suffix == ".parquet" and p not in known]
@@ -326,23 +305,40 @@ def clean(store: Path) -> int:
     if manifest_index.read(folder(store)) != _datasets_of(current):
         manifest_index.write(folder(store), _datasets_of(current))
     # A replaced manifest goes last: while it is there, its successor must be there too, if only to drop it.
-    drops = {_manifests(store) / f"{m.id}.json" for m in found if not m.sources}
+    drops = {manifests.folder_of(store) / f"{m.id}.json" for m in found if not m.sources}
     for path in sorted(stale, key=lambda p: (p in drops, p.suffix == ".json", p)):
         durable.remove(path)
     return len(stale)
 
 
+def _cleaned_copy(place: bucket_lake.LakeObjects, stale: Sequence[Path]) -> int:
+    """Takes what the bucket no longer names out of the working copy, and what was left in the bucket.
+
+    A lake that an older version kept in the working copy alone goes to quarantine.
+    """
+    own = manifest_index.path_of(folder(place.store))
+    if own.exists():
+        _set_aside(place.store, [*stale, own])
+        return len(stale)
+    for path in stale:
+        with suppress(FileNotFoundError):
+            working_copy.CACHE.unlink(path)
+    place.sweep()
+    return len(stale)
+
+
 def unreferenced(store: Path) -> list[Path]:
-    """Returns the files that no live manifest names, which `clean` takes away."""
+    """Returns the files that no live manifest names and nobody may still read; `clean` takes them away."""
     current = live(store)
+    current += manifests.joined_lately(store, current)
     named = {folder(store) / part.file for m in current for part in m.parts}
-    named |= {_manifests(store) / f"{m.id}.json" for m in current}
+    named |= {manifests.folder_of(store) / f"{m.id}.json" for m in current}
     return [path for path in _data_files(store) if path not in named]
 
 
 def unnamed(store: Path) -> list[Path]:
     """Returns the parts that no manifest names: of an ingest under way or killed, or of a lost manifest."""
-    named = {folder(store) / part.file for m in _all(store) for part in m.parts}
+    named = {folder(store) / part.file for m in manifests.every(store) for part in m.parts}
     return sorted(p for p in _data_files(store) if p.suffix == ".parquet" and p not in named)
 
 
@@ -365,66 +361,5 @@ def _data_files(store: Path) -> Iterator[Path]:
             yield path
 
 
-def _datasets_of(manifests: Sequence[LakeManifest]) -> dict[str, str]:
-    return {manifest.id: manifest.dataset for manifest in manifests}
-
-
-def _all(store: Path) -> list[LakeManifest]:
-    """Every manifest there is, sorted by identity; all that the index names are there or replaced.
-
-    A writer indexes a manifest after linking it, and takes it out of the index before deleting it. So one
-    that is in the index before and after it was found missing is lost; otherwise the lake has changed since
-    the listing, and is listed again.
-    """
-    while True:
-        try:
-            found = [_load(path) for path in sorted(_manifests(store).glob("*.json"))]
-        except FileNotFoundError:  # deleted since the listing
-            continue
-        index = manifest_index.read(folder(store)) or {}
-        there = {manifest.id for manifest in found} | {old for m in found for old in m.replaces}
-        gone = [identity for identity in index if identity not in there]
-        lost = [identity for identity in gone if not (_manifests(store) / f"{identity}.json").exists()]
-        if not gone:
-            return found
-        if lost and manifest_index.read(folder(store)) == index:
-            name = index[lost[0]]
-            raise DamageError(
-                f"{_manifests(store) / lost[0]}.json: missing, though it was committed; restore it, or "
-                f"delete {manifest_index.path_of(folder(store))} and ingest {name} again"
-            )
-
-
-def _manifests(store: Path) -> Path:
-    return folder(store) / "manifests"
-
-
-def _load(path: Path) -> LakeManifest:
-    data = integrity.read_regular(path)
-    identity = hashlib.sha256(data).hexdigest()
-    if identity != path.stem:
-        raise DamageError(
-            f"{path}: its bytes are not those that were written; restore it, or delete it and "
-            f"{manifest_index.NAME} in {path.parents[1]} and ingest its files again"
-        )
-    return _decoded(identity, data)
-
-
-@lru_cache(maxsize=256)
-def _decoded(identity: str, data: bytes) -> LakeManifest:
-    """Returns the manifest with these bytes, which a command reads several times."""
-    return _parsed(identity, json.loads(data))
-
-
-def _parsed(identity: str, body: dict[str, Any]) -> LakeManifest:
-    return LakeManifest(
-        identity,
-        body["dataset"],
-        body["meta"],
-        tuple(Part(*part) for part in body["parts"]),
-        tuple(
-            SourceEntry(*s[:6], tuple(sorted(s[6].items())), s[7])  # type: ignore[call-arg]
-            for s in body["sources"]
-        ),
-        tuple(body["replaces"]),
-    )
+def _datasets_of(current: Sequence[LakeManifest]) -> dict[str, str]:
+    return {manifest.id: manifest.dataset for manifest in current}

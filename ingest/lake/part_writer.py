@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 
 from ingest.core import durable
 from ingest.lake import lake
+from ingest.lake.manifests import Part
 from ingest.lake.schema import TIME_COLUMN
 
 ROW_GROUP = 1 << 17
@@ -25,7 +26,7 @@ class PartWriter:
     def __init__(self, store: Path, dataset: str):
         self._store, self._dataset = store, dataset
         self._pool = ThreadPoolExecutor(1)
-        self._written: list[Future[lake.Part]] = []
+        self._written: list[Future[Part]] = []
 
     def write(self, table: str, make: Callable[[], pa.Table]) -> None:
         """Write what `make` returns as a part of `table`; waits for the part before, so memory is bounded."""
@@ -33,7 +34,7 @@ class PartWriter:
             self._written[-1].result()
         self._written.append(self._pool.submit(lambda: self._put(table, make())))
 
-    def finish(self) -> list[lake.Part]:
+    def finish(self) -> list[Part]:
         """All parts, when the last one is on the disk."""
         self._pool.shutdown()
         return [part.result() for part in self._written]
@@ -42,12 +43,12 @@ class PartWriter:
         """Stop; what was written is left for the next ingest to clean."""
         self._pool.shutdown(cancel_futures=True)
 
-    def _put(self, table: str, rows: pa.Table) -> lake.Part:
+    def _put(self, table: str, rows: pa.Table) -> Part:
         data = encoded(in_time_order(table, rows))
         digest = hashlib.sha256(data).hexdigest()
         name = f"{table}/dataset={self._dataset}/{digest}.parquet"
         durable.put(lake.folder(self._store) / name, data, idempotent=True)
-        return lake.Part(table, name, rows.num_rows, len(data), digest)
+        return Part(table, name, rows.num_rows, len(data), digest)
 
 
 def in_time_order(table: str, rows: pa.Table) -> pa.Table:

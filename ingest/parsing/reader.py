@@ -33,6 +33,7 @@ class RowBatch:
     rejects: rows that are not among `columns`.
     rows_in: rows of the source that this batch accounts for, counted on the raw input.
     raw: text of the cells behind a column, where the reader has it; rejects of the common rules quote it.
+    assumed: what had to be assumed for these rows and not for every file of the format, a sentence each.
     """
 
     table: str
@@ -40,6 +41,7 @@ class RowBatch:
     rows_in: int
     rejects: Sequence[Reject] = ()
     raw: Mapping[str, Any] = field(default_factory=dict)
+    assumed: tuple[str, ...] = ()
 
 
 class Reader(Protocol):
@@ -79,7 +81,7 @@ class Reader(Protocol):
         ...
 
     def assumptions(self, options: DatasetOptions) -> tuple[str, ...]:
-        """Returns what the files do not say and the reader assumes, a sentence each; kept in the lake."""
+        """Returns what no file says and the reader assumes, a sentence each; kept in the lake."""
         ...
 
 

@@ -1,11 +1,12 @@
 """`twin ingest --follow`: take in what is added to files and folders, until it is stopped.
 
 Every poll looks at sizes and times only. A file that has grown since and only grows, line by line (a CSV with
-a header), is taken in pieces: each piece is its header and its new complete lines. Its place in the
-manifest is the piece's own entry `<name>@<first byte>-<end>`, written in the same commit as the rows: a kill
-loses nothing and repeats nothing, since the next start goes on behind the last byte in the manifest. Other
-files are taken whole once they have kept their size for one poll; content that is known adds no rows. An
-ingest of the whole file later replaces its pieces by one, and a following replaces a file by pieces.
+a header), is taken in pieces: each piece is its header and its new complete lines. Its place in the manifest
+is the piece's own entry `<name>@<first byte>-<end>`, written in the same commit as the rows: a kill loses
+nothing and repeats nothing, since the next start goes on behind the last byte in the manifest. Small commits
+become larger ones (`ingest.lake.merging`). Other files are taken whole once they have kept their size for one
+poll; content that is known adds no rows. An ingest of the whole file later replaces its pieces by one, and a
+following replaces a file by pieces.
 """
 
 import hashlib
@@ -16,7 +17,7 @@ from pathlib import Path
 
 from ingest.core.errors import InputError
 from ingest.core.text_files import encoding_of
-from ingest.lake import lake
+from ingest.lake import lake, merging
 from ingest.parsing.source import SMALL_BYTES, Source, file_of, from_bytes, piece_end, piece_name
 from ingest.pipeline import discover
 from ingest.pipeline.discover import DataSet
@@ -91,6 +92,7 @@ def follow(
             results = watch.look(item)
             rows = done.add(results)
             if rows:
+                merging.merge_small(store, item.options.name)
                 notify(f"{item.options.name}: {rows:,} rows added")
         done.polls += 1
     return done

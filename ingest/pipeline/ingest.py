@@ -5,10 +5,10 @@ already is left alone; the same name with other content, or a newer reader, repl
 """
 
 from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from time import perf_counter
 
-from ingest.core import durable
 from ingest.core.errors import InputError
 from ingest.core.progress import SILENT, Progress
 from ingest.lake import lake
@@ -101,13 +101,15 @@ class _Lake:
     def __init__(self, store: Path):
         self.store = store
         self.manifests = lake.live(store)
-        self._lock: durable.Lock | None = None
+        self._held: ExitStack | None = None
 
     def lock(self) -> bool:
         """Become the only writer; true the first time, when the lake may have changed since the last look."""
-        if self._lock is not None:
+        if self._held is not None:
             return False
-        self._lock = durable.Lock(lake.folder(self.store) / "lock")
+        with ExitStack() as stack:
+            stack.enter_context(lake.writing(self.store))
+            self._held = stack.pop_all()
         lake.clean(self.store)
         self.refresh()
         return True
@@ -125,8 +127,8 @@ class _Lake:
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._lock is not None:
-            self._lock.release()
+        if self._held is not None:
+            self._held.close()
 
 
 class _Ingest:

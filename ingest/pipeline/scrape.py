@@ -2,8 +2,8 @@
 
 A round asks all targets at once, each within the bounds of `ingest.parsing.http_page`; a target that does not
 answer is counted, said once for each reason, and asked again in the next round. Rows are committed every
-`COMMIT_S` and in the end, Ctrl-C as well: a lake of many small commits is slow to read. A kill loses what
-came since the last commit.
+`COMMIT_S` and in the end, Ctrl-C as well; small commits become larger ones meanwhile (`ingest.lake.merging`),
+since a lake of many is slow to read. A kill loses what came since the last commit.
 """
 
 import time
@@ -13,7 +13,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ingest.core.errors import InputError
+from ingest.core.errors import InputError, LockedError
+from ingest.lake import merging
 from ingest.parsing.dataset import DatasetOptions
 from ingest.parsing.source import Source
 from ingest.pipeline.ingest import ingest_sources
@@ -50,6 +51,8 @@ class ScrapeTotals:
     dataset: str = DATASET
     rounds: int = 0
     commits: int = 0
+    merged: int = 0
+    """Commits that became part of larger ones."""
     rejected: int = 0
     rows: dict[str, int] = field(default_factory=dict)
     targets: dict[str, TargetCount] = field(default_factory=dict)
@@ -61,8 +64,8 @@ class ScrapeTotals:
         targets = {name: one.to_json() for name, one in self.targets.items()}
         return {
             "schema": "twin.scrape/1", "dataset": self.dataset, "rounds": self.rounds,
-            "commits": self.commits, "rows": dict(sorted(self.rows.items())), "rejected": self.rejected,
-            "targets": targets, "unread": self.unread,
+            "commits": self.commits, "merged": self.merged, "rows": dict(sorted(self.rows.items())),
+            "rejected": self.rejected, "targets": targets, "unread": self.unread,
         }  # fmt: skip
 
 
@@ -96,7 +99,7 @@ def scrape(
                 for one, found in zip(left, read, strict=True):
                     waiting.take(one, found, notify)
                 done.rounds += 1
-                waiting.commit_when_due()
+                waiting.commit_when_due(notify)
                 next_s = begin_s + every_s * ((time.monotonic() - begin_s) // every_s + 1)
                 ends = for_s is not None and next_s > begin_s + for_s
                 if ends or done.rounds == rounds or all(one.once for one in left):
@@ -140,11 +143,17 @@ class _Waiting:
         if found is not None:
             self._sources.append(found)
 
-    def commit_when_due(self) -> None:
-        """Commits the pages if the last commit is long ago, or they are large."""
+    def commit_when_due(self, notify: Callable[[str], None]) -> None:
+        """Commits the pages if the last commit is long ago, or they are large. Another writer is waited for,
+        once a first commit has shown that the lake can be written."""
         size = sum(source.size_bytes for source in self._sources)
         if time.monotonic() >= self._due_s or size >= MOST_BYTES:
-            self.commit()
+            try:
+                self.commit()
+            except LockedError as error:
+                if not self._done.commits or size >= 2 * MOST_BYTES:
+                    raise
+                notify(f"{error}; what came is kept for the next commit")
             self._due_s = time.monotonic() + COMMIT_S
 
     def commit(self) -> None:
@@ -160,3 +169,4 @@ class _Waiting:
                 self._done.unread[result.path] = result.skipped_reason
             for table, rows in result.stored.items():
                 self._done.rows[table] = self._done.rows.get(table, 0) + rows
+        self._done.merged += merging.merge_small(self._store, self._options.name)

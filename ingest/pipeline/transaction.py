@@ -20,6 +20,7 @@ import pyarrow.compute as pc
 
 from ingest.core.errors import InputError, TwinError
 from ingest.lake import lake, validate
+from ingest.lake.manifests import SourceEntry
 from ingest.lake.part_writer import ROW_GROUP, PartWriter
 from ingest.lake.schema import SITES, TABLES, TIME_COLUMN
 from ingest.lake.undated import UNDATED, is_dated
@@ -57,9 +58,9 @@ class Taken:
         """Identity of a reading of a source, for its rejects; the same in every run."""
         return f"{self.source.sha256[:12]}-{self.reader.name}-{self.reader.version}"
 
-    def entry(self, options: str) -> lake.SourceEntry:
+    def entry(self, options: str) -> SourceEntry:
         """The source's line in the manifest."""
-        return lake.SourceEntry(
+        return SourceEntry(
             self.source.name,
             self.source.sha256,
             self.source.size_bytes,
@@ -82,7 +83,7 @@ class Transaction:
         self._chunks: dict[str, list[pa.Table]] = defaultdict(list)
         self._rejects = RejectList()
         self._writer = PartWriter(store, options.name)
-        self._kept: list[lake.SourceEntry] = []
+        self._kept: list[SourceEntry] = []
         self._assumptions: set[str] = set(options.assumptions)
 
     @property
@@ -100,9 +101,11 @@ class Transaction:
         index = len(self.taken)
         self.taken.append(taken)
         mark = self._mark()
+        assumed = set(reader.assumptions(self.options))
         try:
             for batch in reader.read(source, self.options):
                 self._add(index, batch)
+                assumed.update(batch.assumed)
                 if not source.small:
                     self._write(PART_ROWS)
         except _UNREADABLE as error:
@@ -111,7 +114,7 @@ class Transaction:
         except BaseException:
             self._roll_back(mark)
             raise
-        self._assumptions.update(reader.assumptions(self.options))
+        self._assumptions.update(assumed)
         self.rows += taken.rows_in
         for lists in self._lists.values():
             if lists.rows >= ROW_GROUP:
@@ -119,7 +122,7 @@ class Transaction:
                 break
         return taken
 
-    def retain(self, entries: Iterable[lake.SourceEntry], rows: Iterable[tuple[str, pa.Table]]) -> None:
+    def retain(self, entries: Iterable[SourceEntry], rows: Iterable[tuple[str, pa.Table]]) -> None:
         """Take over sources of a manifest that this unit replaces, with their rows as they are there."""
         self._kept.extend(entries)
         for table, part in rows:

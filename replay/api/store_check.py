@@ -16,6 +16,7 @@ from replay.log import chain_heads
 from replay.log.run_log import RunReader
 from replay.sql.row_cache import Cache
 from replay.store import checkpoint_registry, run_index, run_labels
+from replay.store.checkpoint_objects import CheckpointObjects
 from replay.training import drift, schedule
 from twin.calibration import calibration
 
@@ -106,6 +107,8 @@ def _checkpoints(store: Path, progress: Progress) -> Iterator[StoreFinding]:
             checkpoint_registry.path_of(store, active)
     except TwinError as error:
         yield StoreFinding("checkpoints", str(store / checkpoint_registry.POINTER), str(error))
+    if (held := CheckpointObjects.of(store)) is not None:
+        yield from (StoreFinding("checkpoints", title, problem) for title, problem in held.faults())
     if (problem := checkpoint_registry.copy_fault(store)) is not None:
         yield StoreFinding("checkpoints", problem.partition(": ")[0], problem)
 

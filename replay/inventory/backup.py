@@ -22,6 +22,7 @@ from ingest.core import durable
 from ingest.core.durable import DISK
 from ingest.core.errors import DamageError, LockedError, NotFoundError, UsageError
 from ingest.core.progress import SILENT, Progress
+from ingest.objects import working_copy
 from replay.inventory.places import MARK, BackupPlace, Folder, Held, files, passing
 from replay.store import layout
 
@@ -69,6 +70,7 @@ def back_up(store: Path, place: BackupPlace, progress: Progress = SILENT) -> Bac
             there, or a run changes faster than it can be copied.
         StorageError: disk or server refused; the copy before is whole still, but for runs that went on since.
     """
+    working_copy.refuse(store, "a backup")
     _check(store, place)
     pointers = {path: path.read_bytes() for name in POINTERS for path in files(store / name)}
     runs = [layout.folder(store, run) for run in layout.all_ids(store)]
@@ -118,6 +120,7 @@ def restore(place: BackupPlace, store: Path, progress: Progress = SILENT) -> int
         UsageError: `store` has files. NotFoundError: there is no whole copy.
         DamageError: a file of the copy is missing or not what was written; nothing that names it was written.
     """
+    working_copy.refuse(store, "a restoration")
     if store.is_dir() and any(not entry.name.startswith(".") for entry in store.iterdir()):
         raise UsageError(
             f"{store} is not empty: name a new folder with --store, and look at it before it is used"

@@ -2,7 +2,7 @@
 
 The mark is written with conditions: `If-None-Match: *` where there is none, `If-Match` with the tag of the
 one that was read. A server that ignores them would let two backups mix their files; it is found out and
-refused. Access is described in `replay/objects/client.py`.
+refused. Access is described in `ingest/objects/client.py`.
 """
 
 from contextlib import AbstractContextManager
@@ -10,8 +10,8 @@ from typing import Any, Self
 
 from ingest.core.errors import LockedError, StorageError, UsageError
 from ingest.core.terminal import clipped, in_line
+from ingest.objects.client import asked, client_of
 from replay.inventory.places import MARK, Held, tag_of
-from replay.objects.client import asked, client_of
 
 
 class Bucket:

@@ -14,6 +14,7 @@ from ingest.core import durable, scratch
 from ingest.core.durable import Lock
 from ingest.core.errors import TwinError
 from ingest.lake import lake
+from ingest.objects import working_copy
 from replay.inventory import removal
 from replay.log import recovery
 from replay.log.run_log import RunReader
@@ -149,7 +150,7 @@ def _drop_folders(store: Path, paths: list[Path]) -> None:
 
 
 def _clean_lake(store: Path, paths: list[Path]) -> None:
-    with Lock(lake.folder(store) / "lock"):
+    with lake.writing(store):
         lake.clean(store)
 
 
@@ -168,7 +169,9 @@ def _drop_labels(store: Path, paths: list[Path]) -> None:
 
 
 def _checkpoints(store: Path) -> Iterator[Path]:
-    """Folders of checkpoints that no pointer, no run and no training of the store names."""
+    """Folders of checkpoints that no pointer, no run and no training of the store names; none of a bucket."""
+    if working_copy.bucket_of(store) is not None:
+        return
     named = {*checkpoint_registry.history(store)}
     for record in checkpoint_lineage.records(store):
         named |= {record.checkpoint, record.parent or record.checkpoint}

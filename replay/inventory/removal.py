@@ -12,12 +12,12 @@ from typing import Any
 
 from ingest.core import durable, names
 from ingest.core.errors import TwinError
+from ingest.objects import working_copy
 from replay.audit import signing
 from replay.inventory import cached_figures
 from replay.log import chain_heads
 from replay.log.recovery import LOCK
 from replay.log.run_log import RunReader
-from replay.objects import working_copy
 from replay.sql import row_cache
 from replay.store import run_index, run_labels
 

@@ -6,7 +6,7 @@ acknowledged is in the bucket; then the files of the segment are made in the wor
 read. The working copy is brought up to date before a run is read: one listing, and one request for each batch
 that is not there yet.
 
-    runs/RUN/00000000000000005000.batch     manifest and Parquet file of a segment (`replay/objects/batch.py`)
+    runs/RUN/00000000000000005000.batch     manifest and Parquet file of a segment (`replay/log/batch.py`)
     runs/RUN/head.json                      number of events and chain head at the last close of a writer
     runs/RUN/compacted.json, *.parquet      a run that was compacted before `twin sync` brought it
 """
@@ -21,13 +21,15 @@ from pathlib import Path
 from ingest.core import integrity, names
 from ingest.core.durable import DISK, Disk, make_directory, put, replace
 from ingest.core.errors import DamageError, ExistsError, LockedError
-from replay.log import chain_heads, segment
+from ingest.lake import bucket_lake
+from ingest.objects import working_copy
+from ingest.objects.bucket_prefix import ListedObject, ObjectPrefix, connected, tag_of
+from ingest.objects.client import SCHEME
+from ingest.objects.working_copy import CACHE
+from replay.log import batch, chain_heads, segment
+from replay.log.batch import EventBatch, batch_name
 from replay.log.segment import COMMITTED, SegmentManifest
 from replay.log.segment_index import MERGED, RECORD
-from replay.objects import batch, working_copy
-from replay.objects.batch import EventBatch, batch_name
-from replay.objects.bucket_prefix import ListedObject, ObjectPrefix, connected, tag_of
-from replay.objects.client import SCHEME
 
 HEAD = "head.json"
 FRESH_S = 1.0
@@ -37,20 +39,6 @@ RUNS = "runs"
 Listing = Mapping[str, ListedObject]
 
 
-class UnsyncedDisk(Disk):
-    """The disk without waiting for it: files of a working copy are made again from the bucket."""
-
-    def fsync(self, fd: int) -> None:
-        """Waits for nothing."""
-
-    def fsync_file(self, path: Path) -> None:
-        """Waits for nothing."""
-
-    def fsync_directory(self, path: Path) -> None:
-        """Waits for nothing."""
-
-
-_CACHE = UnsyncedDisk()  # of its own: a dry run reads as any other
 _seen: dict[Path, float] = {}  # when each run was brought up to date, s of the monotonic clock
 
 
@@ -124,7 +112,7 @@ class BucketLog:
             self.objects.create(f"{self._folder}/{name}", data)
         except ExistsError as error:
             raise DamageError(f"{error}; nothing was overwritten") from None
-        put(self.run_dir / name, data, disk=_CACHE, idempotent=True)
+        put(self.run_dir / name, data, disk=CACHE, idempotent=True)
 
     def close(self, data: bytes) -> None:
         """Stores the record of the head, which is derived from batches that are in the bucket."""
@@ -153,7 +141,7 @@ class BucketLog:
                     f"{self.run_dir}; delete that folder and audit the run again"
                 )
         if found:
-            make_directory(self.run_dir, disk=_CACHE)
+            make_directory(self.run_dir, disk=CACHE)
         new = [name for name in wanted if name not in here]
         for name, stored in zip(new, self.objects.read_all(self._names(new)), strict=True):
             self._keep(name, batch.decoded(f"{self.title}/{name}", stored))
@@ -204,8 +192,8 @@ class BucketLog:
     def _keep(self, name: str, found: EventBatch) -> None:
         """Makes the two files of a segment, data first, as its writer does."""
         stem = name.removesuffix(".batch")
-        put(self.run_dir / f"{stem}.parquet", found.data, disk=_CACHE, idempotent=True)
-        put(self.run_dir / f"{stem}.json", found.manifest, disk=_CACHE, idempotent=True)
+        put(self.run_dir / f"{stem}.parquet", found.data, disk=CACHE, idempotent=True)
+        put(self.run_dir / f"{stem}.json", found.manifest, disk=CACHE, idempotent=True)
 
     def _batch_faults(self, name: str) -> list[tuple[str, str]]:
         stem = name.removesuffix(".batch")
@@ -224,7 +212,7 @@ class BucketLog:
             return
         parts = [*sorted(name for name in found if MERGED.fullmatch(name)), RECORD]
         for name, data in zip(parts, self.objects.read_all(self._names(parts)), strict=True):
-            put(self.run_dir / name, data, disk=_CACHE, idempotent=True)
+            put(self.run_dir / name, data, disk=CACHE, idempotent=True)
 
     def _fetch_head(self, listed: ListedObject) -> None:
         """Keeps the record of the head, if it says more than the one that is here.
@@ -242,7 +230,7 @@ class BucketLog:
         before = None if kept is None else integrity.unsealed(kept, chain_heads.SCHEMA)
         if before is None or fields["events"] > before["events"]:
             self.fetch({name: one for name, one in self._listed().items() if name != HEAD})
-            replace(path, data, disk=_CACHE)
+            replace(path, data, disk=CACHE)
 
 
 def bring_up_to_date(run_dir: Path) -> None:
@@ -279,6 +267,7 @@ def open_store(url: str) -> Path:
     objects = connected(url.rstrip("/"))
     found = objects.listed(RUNS)
     store = working_copy.marked(url)
+    bucket_lake.forget(store)
     for run in sorted({name.split("/")[1] for name in found if name.count("/") > 1}):
-        make_directory(names.inside(store / RUNS, run), disk=_CACHE)
+        make_directory(names.inside(store / RUNS, run), disk=CACHE)
     return store

@@ -13,10 +13,10 @@ import pyarrow as pa
 
 from ingest.core.durable import DISK, Disk, Lock, put
 from ingest.core.errors import DamageError, NotFoundError, UsageError
+from ingest.objects import working_copy
 from replay.log import recovery, segment, segment_index, verification
 from replay.log.segment import Piece
 from replay.log.segment_index import RECORD, SegmentIndex
-from replay.objects import working_copy
 
 PIECE_EVENTS = 100_000
 """Events in a merged file; one more segment may be in it."""

@@ -12,12 +12,12 @@ from pathlib import Path
 
 from ingest.core.durable import DISK, Disk, Lock, make_directory, move
 from ingest.core.errors import DamageError, NotFoundError
+from ingest.objects import working_copy
 from replay.log import chain_heads, recovery, verification
 from replay.log.segment import COMMITTED
 from replay.log.segment_index import MERGED, RECORD
 from replay.log.tail import NAME as TAIL
 from replay.log.verification import IntegrityFinding
-from replay.objects import working_copy
 
 FOLDER = "quarantine"
 

@@ -1,12 +1,13 @@
 """Checkpoints of a store: files named by their digests, and a pointer to the active one.
 
 `<store>/active.json` is the pointer. A copy beside the checkpoints is written after it and removed before it:
-a copy without a pointer shows that the pointer went away, not that nothing was promoted.
+a copy without a pointer shows that the pointer went away, not that nothing was promoted. Of a store in a
+bucket the pointer is in the bucket alone, and has an empty history after a rollback of the only promotion.
 """
 
 import re
 from pathlib import Path
-from typing import Any
+from typing import NamedTuple
 
 import policy.hippo
 from ingest.core import durable, integrity, safe_json, text_files
@@ -14,17 +15,24 @@ from ingest.core.errors import DamageError, NotFoundError
 from ingest.core.terminal import clipped
 from policy.core import registry
 from policy.hippo.networks import checkpoint_file
+from replay.store.checkpoint_objects import POINTER, CheckpointObjects
 from replay.store.layout import CHECKPOINTS
 
-POINTER = "active.json"
 SCHEMA = "twin.active/1"
 DIGEST = re.compile(r"[0-9a-f]{8,64}")
 FILE = re.compile(r"hippo-([0-9a-f]{8,64})\.pt")
 
 
+class _Pointer(NamedTuple):
+    """Every promoted checkpoint, oldest first, and the tag of the pointer in a bucket."""
+
+    history: tuple[str, ...] = ()
+    tag: str | None = None
+
+
 def active(store: Path) -> str | None:
     """Returns the digest of the promoted checkpoint; None before the first promotion."""
-    return _pointer(store).get("checkpoint")
+    return next(reversed(history(store)), None)
 
 
 def in_use(store: Path) -> str | None:
@@ -42,7 +50,7 @@ def in_use(store: Path) -> str | None:
 
 def history(store: Path) -> tuple[str, ...]:
     """Returns the digests of every promoted checkpoint, oldest first; the last one is active."""
-    return tuple(_pointer(store).get("history", ()))
+    return _pointer(store).history
 
 
 def promote(store: Path, digest: str) -> None:
@@ -51,9 +59,23 @@ def promote(store: Path, digest: str) -> None:
     Raises:
         NotFoundError: the store does not hold it. DamageError: it is not what was written.
     """
-    digest = verified(path_of(store, digest))
-    if digest != active(store):
-        _point(store, (*history(store), digest))
+    digest = keep(store, digest)
+    found = _pointer(store)
+    if found.history[-1:] != (digest,):
+        _point(store, found, (*found.history, digest))
+
+
+def keep(store: Path, digest: str) -> str:
+    """Puts a checkpoint of a store in a bucket there, after checking its bytes; returns its whole digest.
+
+    Raises:
+        NotFoundError: the store does not hold it. DamageError: it is not what was written.
+    """
+    path = path_of(store, digest)
+    whole = verified(path)
+    if path != that_ships(store) and (held := CheckpointObjects.of(store)) is not None:
+        held.keep(path)
+    return whole
 
 
 def previous(store: Path) -> str:
@@ -90,9 +112,10 @@ def rollback(store: Path) -> str:
     Raises:
         NotFoundError, DamageError: as `previous`.
     """
-    digest, past = previous(store), history(store)[:-1]
-    if past:
-        _point(store, past)
+    digest, found = previous(store), _pointer(store)
+    past = found.history[:-1]
+    if past or found.tag:
+        _point(store, found, past)
     else:
         if (copy := _copy(store)).exists():
             durable.remove(copy)
@@ -100,18 +123,23 @@ def rollback(store: Path) -> str:
     return digest
 
 
-def stored(store: Path) -> tuple[Path, ...]:
-    """Returns the checkpoint files of the store, then the one that comes with the project."""
+def stored(store: Path, beginning: str = "") -> tuple[Path, ...]:
+    """Returns the checkpoint files of the store, then the one that comes with the project.
+
+    beginning: of a store in a bucket only those with such digests are brought from there.
+    """
+    if (held := CheckpointObjects.of(store)) is not None:
+        held.fetch(beginning)
     kept = store / CHECKPOINTS
     folders = sorted(kept.iterdir()) if kept.is_dir() else []
     folders = [folder for folder in folders if folder.is_dir() and DIGEST.fullmatch(folder.name)]
     shipped = Path(policy.hippo.__file__).with_name("shipped")
-    return tuple(
-        path
-        for folder in [*folders, *([shipped] if shipped.is_dir() else [])]
-        for path in sorted(folder.iterdir())
-        if FILE.fullmatch(path.name)
-    )
+    return _files([*folders, *([shipped] if shipped.is_dir() else [])])
+
+
+def _files(folders: list[Path]) -> tuple[Path, ...]:
+    found = (path for folder in folders for path in sorted(folder.iterdir()))
+    return tuple(path for path in found if FILE.fullmatch(path.name))
 
 
 def path_of(store: Path, digest: str) -> Path:
@@ -120,7 +148,7 @@ def path_of(store: Path, digest: str) -> Path:
     Raises:
         NotFoundError: none or more than one fits.
     """
-    named = [(path, FILE.fullmatch(path.name)) for path in stored(store)]
+    named = [(path, FILE.fullmatch(path.name)) for path in stored(store, digest)]
     fitting = {m[1]: path for path, m in reversed(named) if m and _same(m[1], digest)}
     longest = max(fitting, key=len, default="")
     # A file may be named by a shorter digest than another copy of it, or than the one that a log recorded.
@@ -167,7 +195,8 @@ def verified(path: Path) -> str:
 
 def that_ships(store: Path) -> Path | None:
     """Returns the checkpoint that comes with the project."""
-    return next((path for path in stored(store) if path.parent.name == "shipped"), None)
+    shipped = Path(policy.hippo.__file__).with_name("shipped")
+    return next(iter(_files([shipped])), None) if shipped.is_dir() else None
 
 
 def _same(name: str, digest: str) -> bool:
@@ -176,29 +205,47 @@ def _same(name: str, digest: str) -> bool:
 
 def _installed(store: Path, path: Path) -> str:
     """Copies a checkpoint into the store, so that its runs can be recomputed."""
-    return checkpoint_file.install(path, store / CHECKPOINTS)
+    digest = checkpoint_file.install(path, store / CHECKPOINTS)
+    if (held := CheckpointObjects.of(store)) is not None:
+        held.keep(store / CHECKPOINTS / digest / f"hippo-{digest}.pt")
+    return digest
 
 
-def _pointer(store: Path) -> dict[str, Any]:
+def _pointer(store: Path) -> _Pointer:
+    if (held := CheckpointObjects.of(store)) is not None:
+        found = held.active()
+        return (
+            _Pointer() if found is None else _Pointer(_parsed(found.data, held.title, "delete it"), found.tag)
+        )
     path, copy = store / POINTER, _copy(store)
     restore = f"copy {copy} over it, or delete both" if copy.exists() else "delete it"
     data = integrity.read_optional(path)
     if data is None:
         if copy.exists():
             raise DamageError(f"{path}: missing, though a checkpoint was promoted; {restore}")
-        return {}
+        return _Pointer()
+    history = _parsed(data, str(path), restore)
+    if not history:
+        raise DamageError(
+            f"{path}: damaged (it names no checkpoint); {restore} and promote a checkpoint again"
+        )
+    return _Pointer(history)
+
+
+def _parsed(data: bytes, title: str, restore: str) -> tuple[str, ...]:
+    """The history in the bytes of a pointer."""
     try:
         value = safe_json.parsed(data)
         unsealed = integrity.unsealed(data, SCHEMA) if "check" in value else value
         if unsealed is None or unsealed.keys() != {"schema", "checkpoint", "history"}:
             raise ValueError("not what was written")
-        if value["schema"] != SCHEMA or value["checkpoint"] != value["history"][-1]:
+        if value["schema"] != SCHEMA or value["checkpoint"] != (value["history"] or [None])[-1]:
             raise ValueError("not an active-checkpoint pointer")
         if not all(DIGEST.fullmatch(digest) for digest in value["history"]):
             raise ValueError("it holds what is no digest")
     except (ValueError, AttributeError, KeyError, IndexError, TypeError) as error:
-        raise DamageError(f"{path}: damaged ({error}); {restore} and promote a checkpoint again") from error
-    return dict(value)
+        raise DamageError(f"{title}: damaged ({error}); {restore} and promote a checkpoint again") from error
+    return tuple(value["history"])
 
 
 def copy_fault(store: Path) -> str | None:
@@ -220,7 +267,12 @@ def _copy(store: Path) -> Path:
     return store / CHECKPOINTS / POINTER
 
 
-def _point(store: Path, past: tuple[str, ...]) -> None:
-    value = integrity.sealed({"schema": SCHEMA, "checkpoint": past[-1], "history": list(past)})
+def _point(store: Path, found: _Pointer, past: tuple[str, ...]) -> None:
+    """Makes `past` the history in place of the one that was found."""
+    last = past[-1] if past else None
+    value = integrity.sealed({"schema": SCHEMA, "checkpoint": last, "history": list(past)})
+    if (held := CheckpointObjects.of(store)) is not None:
+        held.point(value, found.tag)
+        return
     durable.replace(store / POINTER, value)
     durable.replace(_copy(store), value)

@@ -177,6 +177,7 @@ def _steps(job: _RetrainJob, trainer: Trainer, log: RunWriter, incumbent: str | 
     trained = trainer(past, held_out, start, store / CHECKPOINTS, job.progress)
     for update in trained.updates:
         log.append(0, "policy_updated", asdict(update))
+    checkpoint_registry.keep(store, trained.digest)
     step(log, "trained", {"checkpoint": trained.digest, "parent": incumbent})
     old = job.evaluate(log, "champion", incumbent)
     new = job.evaluate(log, "challenger", trained.digest)

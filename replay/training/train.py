@@ -134,6 +134,7 @@ def train(
         )  # fmt: skip
     run_id = replaced = None
     if done.finished and first:
+        checkpoint_registry.keep(store, done.digest)
         header = Header(setup.header(), "train", "kernel", done.digest, False)
         parent = None if begin is None else checkpoint_registry.verified(begin)
         run_id = log_curve(store, header, done.curve, parent)

@@ -5,9 +5,7 @@ from pathlib import Path
 import obstore
 import pytest
 
-from ingest.pipeline.ingest import ingest
 from replay.log.run_log import RunWriter
-from replay.objects import working_copy
 from tests.support.buckets import URL, InMemory
 from tests.support.commands import ROOT, Call, Done, caller
 from tests.support.histories import history, write
@@ -40,13 +38,14 @@ def elsewhere(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
 def test_a_replay_is_read_and_audited_on_another_machine(
     call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ingest([ROOT / "traces"], working_copy.marked(URL))
+    assert call(None, "ingest", str(ROOT / "traces")).code == 0
     made = call(None, "replay", "-p", "static", "--json").json
     elsewhere(monkeypatch, tmp_path / "other")
     assert [run["run"] for run in call(None, "runs", "--json").json["runs"]] == [made["run"]]
     counted = call(None, "sql", "select count(*) n from events", "--json").json
     assert counted["rows"][0] in ([532], {"n": 532})
-    ingest([ROOT / "traces"], working_copy.folder_of(URL))
+    assert b"synthetic-tri" in call(None, "traces", "--json").out
+    assert "synthetic-tri" in call(None, "status", "--json").json["datasets"]
     audited = call(None, "audit", "latest")
     assert audited.code == 0 and made["digest"].encode() in audited.out
     assert call(None, "replay", "-p", "static", "--dry-run").code == 0

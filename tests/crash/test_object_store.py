@@ -1,4 +1,4 @@
-"""The log on a real S3 server: kills of the writer and of the server, and races of two writers.
+"""Log and lake on a real S3 server: kills of the writer and of the server, and races of two writers.
 
 `python -m benchmarks.replay.object_store` does the same with 200 kills and 50 races.
 """
@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support import bucket_trials
+from tests.support import bucket_trials, lake_trials
 from tests.support import crash_workload as workload
 from tests.support.buckets import Server, environment, needs_server
 
@@ -47,3 +47,20 @@ def test_of_two_writers_one_wins_and_the_other_is_told(
 ) -> None:
     race = bucket_trials.race(server, tmp_path / "race", seed, uninterrupted)
     assert race == (1, 1, True)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_killed_ingest_has_committed_whole_versions_and_another_machine_goes_on(
+    server: Server, tmp_path: Path, seed: int
+) -> None:
+    heard, found, after = lake_trials.kill(server.address, tmp_path, seed)
+    assert found in ([{}, {"set": 1000}] if not heard else [{"set": 1000}])
+    assert after == {"set": 1000}
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_of_two_machines_that_ingest_at_once_nothing_that_was_acknowledged_is_lost(
+    server: Server, tmp_path: Path, seed: int
+) -> None:
+    finished, found = lake_trials.race(server.address, tmp_path, seed)
+    assert finished and all(found[name] == 1000 for name in finished)

@@ -17,9 +17,9 @@ from typing import NamedTuple
 from ingest.core import integrity
 from ingest.core.durable import replace
 from ingest.core.errors import ExistsError, LockedError, StorageError
+from ingest.objects import working_copy
 from replay.log import bucket_log
 from replay.log.run_log import RunReader, RunWriter
-from replay.objects import working_copy
 from tests.support import crash_workload as workload
 from tests.support.buckets import Server, environment
 

@@ -17,9 +17,9 @@ from obstore.store import MemoryStore
 
 from ingest.core import integrity
 from ingest.core.durable import replace
+from ingest.objects import bucket_prefix, working_copy
+from ingest.objects.bucket_prefix import ObjectPrefix
 from replay.log import bucket_log
-from replay.objects import working_copy
-from replay.objects.bucket_prefix import ObjectPrefix
 
 WEED = shutil.which("weed")
 needs_server = pytest.mark.skipif(
@@ -40,7 +40,8 @@ class InMemory:
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch, client: Any = None) -> None:
         self.folder, self.client = folder, client or MemoryStore()
         self.objects = ObjectPrefix(URL, self.client)
-        monkeypatch.setattr(bucket_log, "connected", lambda url: self.objects)
+        monkeypatch.setattr(ObjectPrefix, "at", lambda url: self.objects)
+        monkeypatch.setattr(bucket_prefix, "_open", {})
         monkeypatch.setattr(bucket_log, "FRESH_S", 0.0)
 
     def machine(self, name: str = "here") -> Path:

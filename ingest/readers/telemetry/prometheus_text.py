@@ -9,6 +9,7 @@ Definition: Prometheus, Exposition formats.
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import PurePath
 
 from ingest.core.errors import InputError
@@ -50,6 +51,7 @@ class PrometheusText:
         scrapes, seen = Scrapes(), set[str]()
         start_ns = to_ns(options.start_or_default().timestamp())
         step_ns, count = to_ns(options.interval_s or INTERVAL_S), 0
+        assumed: tuple[str, ...] = ()
         for line, text in text_lines.numbered(source):
             if text.startswith("#"):
                 continue
@@ -59,28 +61,39 @@ class PrometheusText:
                 continue
             series = f"{found[1]}{{{found[2]}}}"
             if series in seen:
-                yield from scrapes.batches()
+                yield from _assuming(assumed, scrapes)
                 seen.clear()
                 count += 1
             if len(seen) >= MOST_SERIES:
                 raise InputError(f"{source.shown}:{line}: more than {MOST_SERIES} series and none again")
             seen.add(series)
             try:
-                assumed_ns = start_ns + count * step_ns
-                ts_ns = assumed_ns if found[4] is None else stamp_ns(found[4])
+                if found[4] is None:
+                    ts_ns, assumed = start_ns + count * step_ns, (_spacing(options),)
+                else:
+                    ts_ns = stamp_ns(found[4])
                 scrapes.add(line, ts_ns, found[1], labels_of(found[2] or ""), found[3])
             except FAULTS as error:
                 scrapes.reject(line, found[1], text, error)
-        yield from scrapes.batches()
+        yield from _assuming(assumed, scrapes)
 
     def assumptions(self, options: DatasetOptions) -> tuple[str, ...]:
         """Returns what the files do not say and the reader assumes, a sentence each."""
         return (
-            f"prometheus-text: scrapes without time stamps are {options.interval_s or INTERVAL_S:g} s apart "
-            f"from {options.start_or_default().isoformat()}",
             "prometheus-text: without FB_TOTAL the total memory is FB_USED + FB_FREE; network rates are the "
             "differences of counters, summed over devices without lo",
         )
+
+
+def _assuming(assumed: tuple[str, ...], scrapes: Scrapes) -> Iterator[RowBatch]:
+    return (replace(batch, assumed=assumed) for batch in scrapes.batches())
+
+
+def _spacing(options: DatasetOptions) -> str:
+    return (
+        f"prometheus-text: scrapes without time stamps are {options.interval_s or INTERVAL_S:g} s apart "
+        f"from {options.start_or_default().isoformat()}"
+    )
 
 
 def stamp_ns(cell: str) -> int:

@@ -96,6 +96,8 @@ def test_samples_bear_the_instant_of_the_read_and_counters_become_rates(pages: P
     assert done.to_json()["rows"] == {"gpu_samples": 3, "host_samples": 3}
     # two commits of the rows: the first round, and the rest in the end
     assert done.commits == 2 and not done.rejected and not done.unread
+    # every sample bears its instant: no spacing is assumed
+    assert not any("apart" in text for text in lake.datasets(tmp_path)["scraped"].meta["assumptions"])
 
 
 def test_a_sample_with_a_stamp_of_its_own_is_taken_once(pages: Pages, tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from ingest.lake import lake
 from tests.support.kit import lines
 from tests.support.kits_gpu import EXPORTER, POWER, USED, answer, sample, scraped, sent, series
 from tests.support.sets import Sets
@@ -18,6 +19,11 @@ def stored(tmp_path: Path, name: str, content: bytes, toml: str = "start = 2025-
     (folder / name).write_bytes(content)
     (folder / "dataset.toml").write_text(toml)
     return Sets(folder, tmp_path / f"{folder.name}.store", ".")
+
+
+def assumed(sets: Sets) -> str:
+    (info,) = lake.datasets(sets.store).values()
+    return " | ".join(info.meta["assumptions"])
 
 
 def test_three_forms_of_a_scrape_give_the_same_rows(tmp_path: Path) -> None:
@@ -42,6 +48,13 @@ def test_a_repeated_series_begins_the_next_scrape(tmp_path: Path) -> None:
     content = lines(*[sample(POWER, value) for value in (1, 2, 3)])
     sets = stored(tmp_path, "a.prom", content, "start = 1970-01-02T00:00:00Z\ninterval_s = 2.5")
     assert [row[0] / 1e9 for row in sets.all(GPU)] == [86400, 86402.5, 86405]
+    assert "2.5 s apart" in assumed(sets)
+
+
+def test_a_spacing_is_assumed_only_where_a_sample_has_no_stamp(tmp_path: Path) -> None:
+    sets = stored(tmp_path, "a.prom", lines(*[f"{sample(POWER, 1)} 175287135{n}000" for n in range(3)]))
+    assert [row[0] / 1e9 for row in sets.all(GPU)] == [1752871350, 1752871351, 1752871352]
+    assert "apart" not in assumed(sets) and "FB_USED + FB_FREE" in assumed(sets)
 
 
 def test_counters_become_rates_over_devices_and_survive_a_restart(tmp_path: Path) -> None:

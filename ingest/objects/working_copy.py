@@ -1,8 +1,8 @@
 """Working copies: the folder in which commands work on a store that lies in a bucket.
 
 It holds what was read from the bucket, each file in the form of a store on a disk, and the mark `bucket.json`
-with the address. Nothing in it is the only copy of an event that was acknowledged: it may be deleted at any
-time.
+with the address. Nothing in it is the only copy of an event, a measurement or a checkpoint that was
+acknowledged: it may be deleted at any time.
 """
 
 import hashlib
@@ -12,11 +12,27 @@ from pathlib import Path
 from ingest.core import integrity
 from ingest.core.durable import Disk, make_directory, replace
 from ingest.core.errors import DamageError, UsageError
-from replay.objects.client import parts_of
+from ingest.objects.client import parts_of
 
 MARK = "bucket.json"
 SCHEMA = "twin.bucket/1"
-_CACHE = Disk()  # a dry run reads as any other
+
+
+class UnsyncedDisk(Disk):
+    """The disk without waiting for it: files of a working copy are made again from the bucket."""
+
+    def fsync(self, fd: int) -> None:
+        """Waits for nothing."""
+
+    def fsync_file(self, path: Path) -> None:
+        """Waits for nothing."""
+
+    def fsync_directory(self, path: Path) -> None:
+        """Waits for nothing."""
+
+
+CACHE = UnsyncedDisk()
+"""Where files of working copies are written: of its own, so that a dry run reads as any other."""
 
 
 def folder_of(url: str) -> Path:
@@ -38,9 +54,9 @@ def marked(url: str) -> Path:
     bucket, prefix = parts_of(url)
     folder = folder_of(url)
     if bucket_of(folder) is None:
-        make_directory(folder, disk=_CACHE)
+        make_directory(folder, disk=CACHE)
         address = f"s3://{bucket}/{prefix}".rstrip("/")
-        replace(folder / MARK, integrity.sealed({"schema": SCHEMA, "url": address}), disk=_CACHE)
+        replace(folder / MARK, integrity.sealed({"schema": SCHEMA, "url": address}), disk=CACHE)
     return folder
 
 

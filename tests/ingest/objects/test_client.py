@@ -4,7 +4,7 @@ import pytest
 from obstore.exceptions import GenericError, PermissionDeniedError
 
 from ingest.core.errors import StorageError, UsageError
-from replay.objects.client import asked, check_credentials, client_of, parts_of
+from ingest.objects.client import asked, check_credentials, client_of, parts_of
 
 KEYS = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")
 

@@ -5,7 +5,7 @@ import hashlib
 import pytest
 
 from ingest.core.errors import DamageError
-from replay.objects.batch import HEAD_BYTES, NAME, EventBatch, batch_name, decoded, encoded
+from replay.log.batch import HEAD_BYTES, NAME, EventBatch, batch_name, decoded, encoded
 
 BATCH = EventBatch("0123456789abcdef" * 2, b'{"first_seq":0}\n', b"PAR1 data PAR1")
 

@@ -2,24 +2,28 @@
 
 A write has the condition `If-None-Match: *`. The server may carry out a request whose answer is lost, and the
 client then asks again and hears that the object is there. So an object that is there is read, and counts as
-written where it has the bytes of this request: bytes that no other writer sends, see `batch.py`.
+written where it has the bytes of this request: bytes that no other writer sends, see `replay/log/batch.py`.
 """
 
 import os
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from datetime import datetime
 from hashlib import md5
 from typing import Any
 
 from ingest.core.errors import ExistsError, StorageError, UsageError
-from replay.objects.client import asked, client_of
+from ingest.objects.client import asked, client_of
 
 PROBE = "conditional-writes"
 """Object that shows that the server keeps what is there."""
 AT_ONCE = 8
 """Objects that are read at a time."""
 MD5_HEX = 32
+PAGE = 1000
+"""Objects of a listing, or of a removal, in one request."""
+_NO_TAG = '"00000000000000000000000000000000"'
 
 
 def tag_of(data: bytes) -> str:
@@ -29,10 +33,11 @@ def tag_of(data: bytes) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ListedObject:
-    """An object of a listing: its size, and its tag: the MD5 of its bytes on most servers."""
+    """An object of a listing: size, tag (the MD5 of its bytes on most servers), time of its write (UTC)."""
 
     size_bytes: int
     tag: str
+    modified: datetime
 
 
 @dataclass(slots=True)
@@ -42,15 +47,16 @@ class RequestCounts:
     put: int = 0
     get: int = 0
     list: int = 0
+    delete: int = 0
 
     @property
     def total(self) -> int:
         """All requests."""
-        return self.put + self.get + self.list
+        return self.put + self.get + self.list + self.delete
 
     def to_json(self) -> dict[str, int]:
         """Returns the counts by kind."""
-        return {"put": self.put, "get": self.get, "list": self.list}
+        return {"put": self.put, "get": self.get, "list": self.list, "delete": self.delete}
 
 
 @dataclass(slots=True)
@@ -60,6 +66,8 @@ class ObjectPrefix:
     title: str
     client: Any
     requests: RequestCounts = field(default_factory=RequestCounts)
+    swaps: bool = False
+    """True once the server was seen to keep its conditions, see `check_swaps`."""
 
     @classmethod
     def at(cls, url: str) -> "ObjectPrefix":
@@ -78,7 +86,10 @@ class ObjectPrefix:
             pages = list(obstore.list(self.client, under.rstrip("/") or None))
         self.requests.list += max(1, len(pages))
         rows = [row for page in pages for row in page]
-        return {row["path"]: ListedObject(row["size"], (row["e_tag"] or "").strip('"')) for row in rows}
+        return {
+            row["path"]: ListedObject(row["size"], (row["e_tag"] or "").strip('"'), row["last_modified"])
+            for row in rows
+        }
 
     def read(self, name: str) -> bytes:
         """Returns the bytes of an object.
@@ -136,21 +147,49 @@ class ObjectPrefix:
         Raises:
             UsageError: it writes over it, or does not know the condition.
         """
+        if not (self._refused("create") or self._refused("create")):
+            raise self._unconditional("had to be absent", "If-None-Match")
+
+    def check_swaps(self) -> None:
+        """Checks, once, that the server keeps an object that was to be another one: three requests at most.
+
+        Raises:
+            UsageError: it writes over it, or does not know the condition.
+        """
+        if not self.swaps:
+            self.check_conditional()
+            if not self._refused({"e_tag": _NO_TAG}):
+                raise self._unconditional("had to be another one", "If-Match")
+            self.swaps = True
+
+    def remove(self, names: Iterable[str]) -> None:
+        """Takes objects away that nothing names; one that is gone already is no error."""
+        import obstore
+
+        if todo := list(names):
+            self.requests.delete += -(-len(todo) // PAGE)
+            with asked(self.title, "removed"):
+                obstore.delete(self.client, todo)
+
+    def _refused(self, condition: Any) -> bool:
+        """True if the server does not write the probe under this condition."""
         import obstore
         from obstore.exceptions import AlreadyExistsError, NotSupportedError, PreconditionError
 
-        for _ in range(2):
-            self.requests.put += 1
-            with asked(self._named(PROBE), "written"):
-                try:
-                    obstore.put(self.client, PROBE, b"", mode="create", use_multipart=False)
-                except (AlreadyExistsError, PreconditionError):
-                    return
-                except (NotSupportedError, NotImplementedError):
-                    break
-        raise UsageError(
-            f"{self.title}: the server wrote over an object that had to be absent, or does not know "
-            "the condition. It has no conditional writes (If-None-Match), so two writers of a run would "
+        self.requests.put += 1
+        with asked(self._named(PROBE), "written"):
+            try:
+                obstore.put(self.client, PROBE, b"", mode=condition, use_multipart=False)
+            except (AlreadyExistsError, PreconditionError):
+                return True
+            except (NotSupportedError, NotImplementedError) as error:
+                raise self._unconditional("had to be absent", "If-None-Match, If-Match") from error
+        return False
+
+    def _unconditional(self, was: str, header: str) -> UsageError:
+        return UsageError(
+            f"{self.title}: the server wrote over an object that {was}, or does not know "
+            f"the condition. It has no conditional writes ({header}), so two writers would "
             "overwrite each other unnoticed; use another server, or a store on a disk and `twin backup`"
         )
 

@@ -8,7 +8,7 @@ from obstore.exceptions import GenericError, NotSupportedError
 from obstore.store import MemoryStore
 
 from ingest.core.errors import ExistsError, StorageError, UsageError
-from replay.objects.bucket_prefix import PROBE, ObjectPrefix, tag_of
+from ingest.objects.bucket_prefix import PROBE, ObjectPrefix, tag_of
 
 
 @pytest.fixture
@@ -22,7 +22,7 @@ def test_an_object_is_written_once(objects: ObjectPrefix) -> None:
     with pytest.raises(ExistsError, match="s3://memory/x/a/b: is there already"):
         objects.create("a/b", b"two")
     assert objects.read("a/b") == b"one"
-    assert objects.requests.to_json() == {"put": 3, "get": 3, "list": 0}
+    assert objects.requests.to_json() == {"put": 3, "get": 3, "list": 0, "delete": 0}
     objects.replace("a/b", b"two")
     assert objects.read("a/b") == b"two"
 

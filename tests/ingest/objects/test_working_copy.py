@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from ingest.core.errors import DamageError, UsageError
-from replay.objects import working_copy
+from ingest.objects import working_copy
 
 
 def test_each_store_and_each_server_has_its_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,87 @@
+"""Trials of the lake on a real S3 server: a writer is killed, two writers race.
+
+A writer is a process with a working copy of its own, as on a machine of its own.
+"""
+
+import os
+import random
+import time
+from multiprocessing.connection import Connection
+from pathlib import Path
+
+from ingest.core.errors import LockedError
+from ingest.lake import lake
+from ingest.parsing.dataset import DatasetOptions
+from ingest.parsing.source import from_bytes
+from ingest.pipeline.ingest import ingest_sources
+from tests.support.bucket_trials import PROCESSES, machine
+from tests.support.buckets import environment
+from tests.support.formats import LINKS, lines, link
+
+SOURCES, LONGEST_S = 3, 0.15
+
+
+def write(store: Path, dataset: str, pipe: Connection | None = None) -> None:
+    """Commits some sources, one after the other, as versions of one file; says each that is acknowledged."""
+    options = DatasetOptions(name=dataset, reader="columns", table="link_samples")
+    for number in range(SOURCES):
+        content = lines(LINKS, *(link(str(number + 1)) for _ in range(1000)))
+        ingest_sources(options, [from_bytes("file", "file", content)], store)
+        if pipe is not None:
+            pipe.send(number)
+
+
+def _writer(address: str, store: Path, dataset: str, pipe: Connection) -> None:
+    os.environ.update(environment(address))
+    pipe.send(-1)
+    try:
+        write(store, dataset, pipe)
+    except LockedError:
+        pipe.send("told")
+
+
+def _begin(address: str, folder: Path, url: str, dataset: str) -> tuple[object, Connection]:
+    ours, theirs = PROCESSES.Pipe()
+    store = machine(folder, url).parents[1]
+    process = PROCESSES.Process(target=_writer, args=(address, store, dataset, theirs))
+    process.start()
+    theirs.close()
+    return process, ours
+
+
+def _said(pipe: Connection) -> list[object]:
+    said = []
+    try:
+        while True:
+            said.append(pipe.recv())
+    except EOFError:
+        return said
+
+
+def stored(folder: Path, url: str) -> dict[str, int]:
+    """Rows of each data set as another machine reads them."""
+    store = machine(folder, url).parents[1]
+    assert lake.verify(store) == [] and lake.parts(store) is not None
+    return {name: one.rows["link_samples"] for name, one in lake.datasets(store).items()}
+
+
+def kill(address: str, folder: Path, seed: int) -> tuple[int, dict[str, int], dict[str, int]]:
+    """Kills a writer at a random moment; returns the last version that it heard was committed, what another
+    machine finds, and what is there once that machine has written all versions itself."""
+    url = f"s3://backups/lake-kill-{seed}"
+    process, pipe = _begin(address, folder / "first", url, "set")
+    assert pipe.recv() == -1
+    time.sleep(random.Random(seed).uniform(0, LONGEST_S))
+    process.kill()  # type: ignore[attr-defined]
+    heard = _said(pipe)
+    found = stored(folder / "other", url)
+    write(folder / "other", "set")
+    return len(heard), found, stored(folder / "third", url)
+
+
+def race(address: str, folder: Path, seed: int) -> tuple[list[str], dict[str, int]]:
+    """Lets two machines write a data set each at once; returns those not told, and what is there."""
+    url = f"s3://backups/lake-race-{seed}"
+    pipes = {name: _begin(address, folder / name, url, name)[1] for name in ("one", "two")}
+    said = {name: _said(pipe) for name, pipe in pipes.items()}
+    return [name for name, words in said.items() if "told" not in words], stored(folder / "other", url)
