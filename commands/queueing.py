@@ -134,7 +134,7 @@ def _changed(out: Output, asked: QueueQuestion) -> None:
         found = compare_changing(
             asked.jobs, asked.policies, rules=asked.change_rules, processors=asked.processors,
             nodes=asked.nodes, prediction=asked.prediction, profiles=asked.measured,
-            oversubscription=asked.oversubscription, progress=progress,
+            oversubscription=asked.oversubscription, outages=asked.outages.plan(), progress=progress,
         )  # fmt: skip
     out.show(found.to_json(), lambda console: show.changing(console, found))
 

@@ -1,4 +1,5 @@
-"""Options of `twin queue --nodes` about outages of nodes, and what their words mean."""
+"""Options of `twin queue --nodes` about outages of nodes, with `--changes` or without, and what their words
+mean."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,6 +30,10 @@ _OPTIONS = (
         "--checkpoint-interval-s", type=click.FloatRange(0, 1e9), metavar="S",
         help="With outages: seconds of a run between checkpoints; 0: none are made [0].",
     ),
+    click.option(
+        "--notice-s", type=click.FloatRange(0, 3600), metavar="S",
+        help="With outages and --changes: seconds until a fault is noticed [3].",
+    ),
 )  # fmt: skip
 
 
@@ -48,6 +53,7 @@ class OutageWords:
     mttr_h: float | None
     seed: int | None
     checkpoint_interval_s: float | None
+    notice_s: float | None
 
     @property
     def asked(self) -> bool:
@@ -60,7 +66,7 @@ class OutageWords:
         Raises:
             UsageError: some do not go together.
         """
-        from twin.nodes.outage_plan import OutagePlan
+        from twin.nodes.outage_plan import NOTICE_S, OutagePlan
 
         if self.outages is not None and self.mtbf_h is not None:
             raise UsageError("--outages goes without --mtbf-h: take the file, or draw faults")
@@ -68,7 +74,9 @@ class OutageWords:
             raise UsageError("--mttr-h and --seed belong to faults that are drawn: add --mtbf-h")
         if self.outages is None and self.mtbf_h is None and self.checkpoint_interval_s is not None:
             raise UsageError("--checkpoint-interval-s: nothing ends a job; add --outages or --mtbf-h")
+        if self.outages is None and self.mtbf_h is None and self.notice_s is not None:
+            raise UsageError("--notice-s: there are no faults to notice; add --outages or --mtbf-h")
         return OutagePlan(
             self.outages, 3600 * (self.mtbf_h or 0.0), 3600 * (self.mttr_h or 1.0), self.seed or 0,
-            self.checkpoint_interval_s or 0.0,
+            self.checkpoint_interval_s or 0.0, NOTICE_S if self.notice_s is None else self.notice_s,
         )  # fmt: skip

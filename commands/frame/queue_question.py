@@ -168,6 +168,8 @@ class QueueQuestion:
         if (self.solve is None) != (self.target is None):
             raise UsageError("--solve gpus and --target FIGURE=VALUE go together: say both")
         _ = self.learned, self.fair_shares
+        if self.outages.notice_s is not None:
+            raise UsageError("--notice-s goes with --changes: elsewhere faults are known at once")
         self._check_dependencies()
         if self.power.asked and (self.solve is not None or self.measured is not None):
             raise UsageError("options of power go without --solve and --profiles")
@@ -202,8 +204,6 @@ class QueueQuestion:
         Raises:
             UsageError: one is given.
         """
-        if self.outages.asked:
-            raise UsageError("outages go with schedulers that leave running jobs alone: leave them out")
         self._check_dependencies()
         if self.shares is not None:
             raise UsageError("--shares goes with schedulers that leave running jobs alone; leave it out")

@@ -42,6 +42,9 @@ CHANGING_COLUMNS = (
     "policy", "jobs", "JCT h", "p95", "wait h", "bounded slowdown", "makespan h", "utilisation %",
     "unfair %", "deadlines met %", "preemptions", "most of a job", "changes", "lost GPU h",
 )  # fmt: skip
+CHANGING_FAULT_COLUMNS = (
+    "restarts", "most of a job", "shrunk", "lost work GPU h", "stalled GPU h", "availability %",
+)  # fmt: skip
 
 SITE_COLUMNS = (
     "policy", "jobs", "wait s", "p95", "bounded slowdown", "utilisation %", "egress USD", "moved GB",
@@ -70,13 +73,18 @@ def changing(console: Console, found: "ChangingComparison") -> None:
             one.avg_bounded_slowdown, one.makespan_s / 3600, 100 * one.utilisation,
             100 * one.unfair_jobs, "" if one.deadlines_met is None else 100 * one.deadlines_met,
             one.preemptions, one.most_preemptions, one.changes, one.lost_gpu_h,
+            *((
+                one.restarts, one.most_restarts, one.shrinks, one.lost_work_gpu_h, one.stalled_gpu_h,
+                100 * one.availability,
+            ) if found.outages.any else ()),
         )
         for name, one in found.figures.items()
     ]  # fmt: skip
     log, world = found.log, found.world
     where = f"{world.gpus:,} GPUs" + ("" if world.nodes == 1 else f" in {world.nodes:,} nodes")
     title = f"{log.name}: {len(log.jobs):,} jobs on {where}, changes {world.rules.name}"
-    console.table(f"{title}, prediction {found.prediction}", CHANGING_COLUMNS, rows)
+    columns = (*CHANGING_COLUMNS, *(CHANGING_FAULT_COLUMNS if found.outages.any else ()))
+    console.table(f"{title}, prediction {found.prediction}", columns, rows)
     _left_out(console, log)
 
 

@@ -7,8 +7,9 @@ jobs passing what does not fit.
 
 Left open, or not here: the paper schedules over regions, a fast path that searches all of them and a slow
 path that places data ahead of jobs. Nodes here are of one place, so that only the order of one queue and its
-preemptions are played; the planner `mast` of `twin replay` chooses domains. Quota of tenants, by which the
-paper also ranks jobs, is in no log. Whom to preempt is open: here the lowest priority, of it the latest.
+preemptions are played; the planner `mast` of `twin replay` chooses domains, the placement `mast` of a queue
+over sites (`policy/placement/sites.py`) regions. Quota of tenants, by which the paper also ranks jobs, is in
+no log. Whom to preempt is open: here the lowest priority, of it the latest.
 """
 
 import numpy as np

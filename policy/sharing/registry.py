@@ -27,7 +27,7 @@ class SharingRecipe:
     """One scheduler: its name, what makes one for a run, what it is and who published it.
 
     by_deadline: it needs deadlines. by_links: it needs links that jobs share. tunes: its jobs take the batch
-    of the most goodput, not that of the list.
+    of the most goodput, not that of the list. resizes: a job may go on with fewer GPUs as a node of it fails.
     """
 
     name: str
@@ -37,6 +37,7 @@ class SharingRecipe:
     by_deadline: bool = False
     tunes: bool = False
     by_links: bool = False
+    resizes: bool = False
 
 
 RECIPES = {
@@ -68,13 +69,13 @@ RECIPES = {
         SharingRecipe("crux", Crux, "the same queue, on links the highest GPU intensity first",
                       "Cao et al., SIGCOMM 2024", by_links=True),
         SharingRecipe("elasticflow", DeadlineAdmission, "admission by deadline, each job on its least share",
-                      "Gu et al., ASPLOS 2023", by_deadline=True),
+                      "Gu et al., ASPLOS 2023", by_deadline=True, resizes=True),
         SharingRecipe("edf-elastic", ElasticEdf, "earliest deadline first, each job on its fastest size",
-                      "Gu et al., ASPLOS 2023", by_deadline=True),
+                      "Gu et al., ASPLOS 2023", by_deadline=True, resizes=True),
         SharingRecipe("pollux", PolluxSearch, "the power mean of speedups in goodput, by a genetic algorithm",
-                      "Qiao et al., OSDI 2021", tunes=True),
+                      "Qiao et al., OSDI 2021", tunes=True, resizes=True),
         SharingRecipe("sia", SiaRounds, "goodput on GPUs of several models, an integer program each minute",
-                      "Jayaram Subramanya et al., SOSP 2023", tunes=True),
+                      "Jayaram Subramanya et al., SOSP 2023", tunes=True, resizes=True),
         SharingRecipe("las-preemptive", LeastAttained, "least attained service first",
                       "Nuyens and Wierman, 2008"),
         SharingRecipe("edf-preemptive", EarliestDeadline, "earliest deadline first",

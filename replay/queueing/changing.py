@@ -9,6 +9,7 @@ import numpy as np
 
 from ingest.core.errors import UsageError
 from ingest.core.progress import SILENT, Progress
+from ingest.core.units import to_ns
 from ingest.readers import job_logs
 from ingest.readers.clusters.profiled_runs import RunProfiles
 from ingest.readers.clusters.scaling_tables import MeasuredScaling, is_scaling, scaling_tables
@@ -17,16 +18,20 @@ from ingest.readers.job_logs import LakeJobs
 from policy.queue import registry as queue_registry
 from policy.sharing import registry
 from replay.logqueue.comparison import read_to_json
+from replay.logqueue.on_nodes import NEVER_OUT
 from replay.queueing import goodput_jobs
 from replay.queueing.node_models import NodesAsked
+from twin.nodes.outage_plan import OutagePlan
+from twin.nodes.outages import NodeOutages
 from twin.queue.jobs import Float, Int, Prediction, QueueJobs
 from twin.queue.rules import INSTANT, PREDICTSIM
 from twin.queue.simulation import simulate
 from twin.sharing import engine
 from twin.sharing.changes import MURI_PAUSES_S, PPM, UNKNOWN_PAUSE_S, ChangeRules, pauses_ns
 from twin.sharing.curves import SpeedCurve, SpeedCurves
-from twin.sharing.engine import SharingWorld
+from twin.sharing.engine import SharedSchedule, SharingWorld
 from twin.sharing.figures import SharingFigures, left_alone, sharing_figures
+from twin.sharing.node_faults import NoticedOutages
 from twin.sharing.speeds import MeasuredSpeeds
 from twin.workload.selection import LogJobs, select
 
@@ -46,6 +51,7 @@ class ChangingComparison:
     world: SharingWorld
     prediction: Prediction
     figures: dict[str, SharingFigures]
+    outages: OutagePlan = NEVER_OUT
 
     def to_json(self) -> dict[str, Any]:
         """Returns the object of `twin queue --changes --json`."""
@@ -61,6 +67,7 @@ class ChangingComparison:
             "prediction": self.prediction,
             "rules": INSTANT.name,
             "changes": rules.name,
+            "synthetic_faults": self.outages.mtbf_s > 0,
             "uplinks": None if self.world.uplinks is None else list(self.world.uplinks.capacity),
             "most_preemptions_allowed": rules.most_preemptions,
             "results": [
@@ -74,14 +81,14 @@ class ChangingComparison:
 def compare_changing(
     source: Path | LakeJobs, policies: Sequence[str], *, rules: ChangeRules, processors: int | None = None,
     nodes: str | None = None, prediction: Prediction = "estimate", profiles: RunProfiles | None = None,
-    oversubscription: float | None = None, progress: Progress = SILENT,
+    oversubscription: float | None = None, outages: OutagePlan = NEVER_OUT, progress: Progress = SILENT,
 ) -> ChangingComparison:  # fmt: skip
     """Returns what each scheduler makes of the jobs of a log; one that leaves running jobs alone (easy) is
     played beside them on a pool.
 
     `profiles` of a folder of throughput tables (ElasticFlow) let jobs run on other sizes; others give run
     times to a list that has none. `oversubscription`: network of the nodes of a rack over what its uplink
-    carries, which jobs share; None: nobody waits for a link.
+    carries, which jobs share; None: nobody waits for a link. `outages`: faults and drains of the nodes.
 
     Raises:
         InputError: the log cannot be read or has no job. NotFoundError: the lake has none.
@@ -97,15 +104,16 @@ def compare_changing(
     if oversubscription is not None:
         links, note = asked.uplinks(world, oversubscription)
         log, world = replace(log, notes=(*log.notes, note)), replace(world, uplinks=links)
+    log = replace(log, notes=(*log.notes, *outages.notes_beside_changes))
     for name in names:
         _check(name, world, nodes)
     progress.start(len(names), "queue", "schedulers")
     found = dict[str, SharingFigures]()
     for name in names:
         progress.advance(0, name)
-        found[name] = _play(name, world, prediction)
+        found[name] = _play(name, world, prediction, outages)
         progress.advance(1, name)
-    return ChangingComparison(log, world, prediction, found)
+    return ChangingComparison(log, world, prediction, found, outages)
 
 
 def by_goodput(
@@ -234,12 +242,32 @@ def _check(name: str, world: SharingWorld, nodes: str | None) -> None:
         raise UsageError(f"policy {name}: no job has a deadline; take another")
 
 
-def _play(name: str, world: SharingWorld, prediction: Prediction) -> SharingFigures:
+def _play(
+    name: str, world: SharingWorld, prediction: Prediction, outages: OutagePlan = NEVER_OUT
+) -> SharingFigures:
     if name in registry.RECIPES:
         chosen = registry.RECIPES[name]
         if world.goodput is not None:
             world = replace(world, goodput=replace(world.goodput, tuned=chosen.tunes))
+        if outages.any:
+            return sharing_figures(with_outages(world, chosen, outages))
         return sharing_figures(engine.play(world, chosen.make()))
     recipe = queue_registry.recipe(name)
     done = simulate(world.jobs, world.gpus, recipe, prediction=prediction, rules=INSTANT)
     return sharing_figures(left_alone(world, done.start_ns))
+
+
+def with_outages(world: SharingWorld, chosen: registry.SharingRecipe, outages: OutagePlan) -> SharedSchedule:
+    """Returns what a scheduler makes of the jobs on nodes that fail or are drained.
+
+    Raises:
+        InputError: the file of outages cannot be read. UsageError: rules under which nodes cannot fail, or
+            jobs do not end.
+    """
+
+    def played(*, outages: NodeOutages, checkpoint_interval_ns: int) -> SharedSchedule:
+        faults = NoticedOutages(outages, checkpoint_interval_ns, notice_ns, chosen.resizes)
+        return engine.play(replace(world, faults=faults), chosen.make())
+
+    notice_ns = to_ns(outages.notice_s)
+    return outages.play(range(world.nodes), world.jobs, played)

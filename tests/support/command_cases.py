@@ -160,6 +160,14 @@ MISTAKES: dict[str, list[str]] = {
         "queue", "examples/queue.swf", "--nodes", "9 x 8 A100", "--outages", OUTAGES,
         "--mtbf-h", "9",
     ],
+    "queue --notice-s without changes": [
+        "queue", "examples/queue.swf", "-p", "easy", "--nodes", "9 x 8 A100", "--mtbf-h", "9",
+        "--notice-s", "3",
+    ],
+    "queue --outages --changes muri": [
+        "queue", "examples/queue.swf", "-p", "srtf", "--nodes", "9 x 8 A100", "--mtbf-h", "9",
+        "--changes", "muri",
+    ],
     "queue --outages --keep": [
         "queue", "examples/queue.swf", "--nodes", "9 x 8 A100", "--mtbf-h", "9", "--keep",
     ],

@@ -4,11 +4,13 @@ import numpy as np
 from hypothesis import strategies as st
 
 from tests.support.goodput_jobs import APPLICATIONS, goodput_of
+from twin.nodes.outages import NodeOutages
 from twin.queue.jobs import QueueJobs
 from twin.sharing.changes import CHANGES, ChangeRules, pauses_ns
 from twin.sharing.curves import SpeedCurve, SpeedCurves
 from twin.sharing.engine import SharingWorld
 from twin.sharing.kinds import NodeKinds
+from twin.sharing.node_faults import NoticedOutages
 from twin.sharing.speeds import MeasuredSpeeds
 from twin.sharing.uplinks import Uplinks, patterns_of
 
@@ -19,6 +21,7 @@ CURVES = (
     SpeedCurve("bending", np.array([1, 2, 4, 8]), np.array([1.0, 1.8, 2.9, 2.8])),
 )
 
+S = 10**9
 LONGEST_PAUSE_S = 46
 """Of `pauses_ns`; under `paid` one who is asked more often than that may restart jobs for ever."""
 
@@ -71,5 +74,21 @@ def sharing_worlds(
         uplinks = Uplinks.oversubscribed(np.arange(nodes) % 2, 1.5, patterns_of(speeds.iteration, stages))
     return SharingWorld(
         jobs, jobs.estimate_ns, pauses_ns(models, jobs.processors), nodes, size, chosen, speeds, kinds, sizes,
-        goodput, uplinks,
+        goodput, uplinks, None if chosen.charges_events else draw(node_faults(nodes, top)),
     )  # fmt: skip
+
+
+@st.composite
+def node_faults(draw: st.DrawFn, nodes: int, top: int) -> NoticedOutages | None:
+    """No faults, or a few outages of nodes, some at once or within another, some noticed after they end."""
+    if draw(st.booleans()):
+        return None
+    rows = []
+    for _ in range(draw(st.integers(1, 5))):
+        down_s, lasts_s = draw(st.integers(0, 2 * top)), draw(st.integers(1, top))
+        rows.append(
+            (draw(st.integers(0, nodes - 1)), down_s * S, (down_s + lasts_s) * S, draw(st.booleans()))
+        )
+    every_s = draw(st.sampled_from((0, 1, max(1, top // 5))))
+    notice_s = draw(st.sampled_from((0, 3, max(1, top // 2))))
+    return NoticedOutages(NodeOutages.of_rows(rows), every_s * S, notice_s * S, draw(st.booleans()))

@@ -68,7 +68,7 @@ def availability(done: NodeSchedule) -> float:
     """Returns the share of GPU time over the makespan on nodes that are not out."""
     begin_ns, end_ns = int(done.jobs.submit_ns.min()), int(done.end_ns.max())
     total_s = (end_ns - begin_ns) / NS_PER_S * done.cluster.total_gpus
-    return 1.0 - done.outages.out_gpu_s(done.cluster, begin_ns, end_ns) / total_s if total_s else 1.0
+    return 1.0 - done.outages.out_gpu_s(done.cluster.gpus, begin_ns, end_ns) / total_s if total_s else 1.0
 
 
 def mean_fragmentation(done: NodeSchedule) -> float:

@@ -1,41 +1,57 @@
 """Outages with which a queue is played: those of a file, or faults that are drawn until its jobs end."""
 
 import csv
+from collections.abc import Sized
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from ingest.core.errors import InputError, UsageError
 from ingest.core.units import NS_PER_S, to_ns
 from ingest.parsing import text_lines
 from ingest.readers.clusters.swf_log import opened
-from twin.nodes.on_nodes import NodeSchedule
 from twin.nodes.outages import NO_OUTAGES, NodeOutages, drawn
-from twin.placement.cluster import NodeCluster
-from twin.queue.jobs import LATEST_NS, QueueJobs
+from twin.queue.jobs import LATEST_NS, Int, QueueJobs
 
 COLUMNS = ("node", "down_s", "up_s", "kind")
 """Columns of a file of outages; nodes are numbered from 0, seconds are those of the log."""
 KINDS = ("fault", "drain")
+NOTICE_S = 3.0
+"""Time until a fault is noticed, if nobody says another: a missed heartbeat or two."""
 
 
-class Played(Protocol):
+class Ended(Protocol):
+    """A schedule with the end of each job (n,), nanoseconds."""
+
+    @property
+    def end_ns(self) -> Int:
+        """Returns the ends."""
+        ...
+
+
+Schedule = TypeVar("Schedule", bound=Ended, covariant=True)
+
+
+class Played(Protocol[Schedule]):
     """Plays a queue with outages, and with nanoseconds between checkpoints."""
 
-    def __call__(self, *, outages: NodeOutages, checkpoint_interval_ns: int) -> NodeSchedule:
+    def __call__(self, *, outages: NodeOutages, checkpoint_interval_ns: int) -> Schedule:
         """Returns the schedule."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
 class OutagePlan:
     """Outages of a file, or mean seconds between faults and to repair of each node and a seed; and seconds of
-    a run between checkpoints, 0: none are made."""
+    a run between checkpoints, 0: none are made. `notice_s`: seconds until a fault is noticed where runs are
+    changed; elsewhere it is known at once."""
 
     file: Path | None = None
     mtbf_s: float = 0.0
     mttr_s: float = 0.0
     seed: int = 0
     checkpoint_interval_s: float = 0.0
+    notice_s: float = NOTICE_S
 
     @property
     def any(self) -> bool:
@@ -44,25 +60,40 @@ class OutagePlan:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Returns what is to be known of the outages and of checkpoints."""
+        """Returns what is to be known of outages and checkpoints where nobody changes runs."""
         if not self.any:
             return ()
-        if self.file is not None:
-            source = f"outages of {self.file.name}"
-        else:
-            source = (
-                f"synthetic faults, exponential: mean {self.mtbf_s / 3600:g} h between faults of a node, "
-                f"{self.mttr_s / 3600:g} h to repair, seed {self.seed}"
-            )
         every = self.checkpoint_interval_s
         kept = (
             f"a checkpoint every {every:g} s of a run" if every else "no checkpoints: ended jobs start anew"
         )
-        return f"{source}; {kept}", "with outages wait is the time from submission to end less the run time"
+        waits = "with outages wait is the time from submission to end less the run time"
+        return f"{self.source}; {kept}", waits
 
-    def play(self, cluster: NodeCluster, jobs: QueueJobs, played: Played) -> NodeSchedule:
-        """Returns the schedule under these outages; faults are drawn further until the last job has ended,
-        the same for every scheduler.
+    @property
+    def notes_beside_changes(self) -> tuple[str, ...]:
+        """Returns the same where schedulers change runs."""
+        if not self.any:
+            return ()
+        every = self.checkpoint_interval_s
+        more = f", and every {every:g} s of a run" if every else ""
+        return (
+            f"{self.source}, noticed after {self.notice_s:g} s; a checkpoint at every change of a run{more}",
+        )
+
+    @property
+    def source(self) -> str:
+        """Returns where the outages come from."""
+        if self.file is not None:
+            return f"outages of {self.file.name}"
+        return (
+            f"synthetic faults, exponential: mean {self.mtbf_s / 3600:g} h between faults of a node, "
+            f"{self.mttr_s / 3600:g} h to repair, seed {self.seed}"
+        )
+
+    def play(self, nodes: Sized, jobs: QueueJobs, played: Played[Schedule]) -> Schedule:
+        """Returns the schedule under these outages of nodes, or of a cluster; faults are drawn further until
+        the last job has ended, the same for every scheduler.
 
         Raises:
             InputError: the file cannot be read. UsageError: jobs do not end.
@@ -71,18 +102,18 @@ class OutagePlan:
         if not self.any:
             return played(outages=NO_OUTAGES, checkpoint_interval_ns=0)
         if self.file is not None:
-            return played(outages=read(self.file, cluster), checkpoint_interval_ns=interval_ns)
+            return played(outages=read(self.file, nodes), checkpoint_interval_ns=interval_ns)
         until_s = (int(jobs.submit_ns.max()) + 2 * int(jobs.run_ns.max())) / NS_PER_S + 1
         while True:
-            faults = drawn(len(cluster), self.mtbf_s, self.mttr_s, until_s, self.seed)
+            faults = drawn(len(nodes), self.mtbf_s, self.mttr_s, until_s, self.seed)
             done = played(outages=faults, checkpoint_interval_ns=interval_ns)
             if int(done.end_ns.max()) <= until_s * NS_PER_S:
                 return done
             until_s *= 2
 
 
-def read(path: Path, cluster: NodeCluster) -> NodeOutages:
-    """Reads a CSV file of outages of the nodes of a cluster.
+def read(path: Path, nodes: Sized) -> NodeOutages:
+    """Reads a CSV file of outages of nodes, or of those of a cluster.
 
     Raises:
         InputError: it cannot be read, or a row is no outage: the message names row, column and remedy.
@@ -99,7 +130,7 @@ def read(path: Path, cluster: NodeCluster) -> NodeOutages:
         if len(cells) != len(head):
             raise InputError(f"{where}: {len(cells)} cells, not {len(head)} as the header; correct the row")
         row = dict(zip(head, (cell.strip() for cell in cells), strict=True))
-        rows.append(_outage(row, where, len(cluster)))
+        rows.append(_outage(row, where, len(nodes)))
     try:
         return NodeOutages.of_rows(rows)
     except UsageError as error:

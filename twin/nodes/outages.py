@@ -64,15 +64,15 @@ class NodeOutages:
         order = np.lexsort((node, kind, time))
         return time[order], node[order], kind[order].astype(np.int64)
 
-    def out_gpu_s(self, cluster: NodeCluster, begin_ns: int, end_ns: int) -> float:
-        """Returns the GPU-seconds of nodes that are out between two times."""
+    def out_gpu_s(self, gpus: Int, begin_ns: int, end_ns: int) -> float:
+        """Returns the GPU-seconds of nodes of these GPUs (nodes,) that are out between two times."""
         found = 0
         for node in np.unique(self.node).tolist():
             until = begin_ns
             for at in np.flatnonzero(self.node == node).tolist():
                 first, last = max(int(self.down_ns[at]), until), min(int(self.up_ns[at]), end_ns)
                 if last > first:
-                    found += (last - first) * int(cluster.gpus[node])
+                    found += (last - first) * int(gpus[node])
                     until = last
         return found / NS_PER_S
 

@@ -10,20 +10,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ingest.core.errors import UsageError
+from twin.nodes.outages import NO_OUTAGES
 from twin.queue.jobs import LATEST_NS, Int, QueueJobs
-from twin.sharing import progress
+from twin.sharing import answers, progress
 from twin.sharing.changes import ChangeRules
 from twin.sharing.job_goodput import JobGoodput
 from twin.sharing.kinds import NodeKinds
-from twin.sharing.progress import NEVER, REFUSE, REFUSED, RUNNING, WAITING, JobStates
-from twin.sharing.speeds import INTERLEAVED, MeasuredSpeeds
+from twin.sharing.node_faults import FaultyNodes, NoticedOutages
+from twin.sharing.progress import NEVER, REFUSE, REFUSED, RUNNING, WAITING, WIDTH, JobStates
+from twin.sharing.speeds import MeasuredSpeeds
 from twin.sharing.uplinks import LinkOrder, Uplinks
 from twin.sharing.view import NOWHERE, Allocation, JobFacts, SharingScheduler, SharingView
 
 MOST_STUCK = 2_000
 """Decisions in a row without progress of any job, after which a schedule is refused."""
-WIDTH = 6
-"""Columns of an event: time, kind, job, GPUs, node and rate after it."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,10 +33,11 @@ class SharingWorld:
     `predicted_ns`: what the scheduler takes for the run time; nowhere below it. `kinds`: GPU models of the
     nodes, None where all are alike. `sizes`: GPUs of each node (nodes,), at most `node_gpus`, None where all
     have these. `goodput`: speeds of jobs alone that change with their progress, in place of those of sizes
-    and kinds. `uplinks`: links that jobs share, None: nobody waits for a link.
+    and kinds. `uplinks`: links that jobs share, None: nobody waits for a link. `faults`: None: no node fails.
 
     Raises:
-        UsageError: the rules take a restart at every event, of which goodput makes one a minute.
+        UsageError: the rules take a restart at every event, of which goodput makes one a minute; or they do,
+            or count GPUs wherever they are, and nodes fail.
     """
 
     jobs: QueueJobs
@@ -50,12 +51,18 @@ class SharingWorld:
     sizes: Int | None = None
     goodput: JobGoodput | None = None
     uplinks: Uplinks | None = None
+    faults: NoticedOutages | None = None
 
     def __post_init__(self) -> None:
         if self.goodput is not None and self.rules.charges_events:
             raise UsageError(
                 f"--changes {self.rules.name} takes a restart at every event, and goodput is found anew each "
                 "minute; take steady or paid"
+            )
+        if self.faults is not None and (self.rules.charges_events or self.rules.counts):
+            raise UsageError(
+                f"--changes {self.rules.name} counts GPUs, or takes a restart at every event: nodes do not "
+                "fail there; take steady, paid or free beside outages"
             )
 
     @property
@@ -105,6 +112,11 @@ class SharedSchedule:
     events: Int
     states: JobStates
 
+    @property
+    def end_ns(self) -> Int:
+        """End of each job (n,), nanoseconds; 0 of those that were refused."""
+        return self.states.ended
+
 
 def play(world: SharingWorld, scheduler: SharingScheduler) -> SharedSchedule:
     """Returns what a scheduler makes of the jobs.
@@ -136,7 +148,9 @@ class _Loop:
 
     def __post_init__(self) -> None:
         world = self.world
-        self.facts, self.costs = world.facts(), progress.costs_of(world.rules)
+        every = 0 if world.faults is None else world.faults.every_ns
+        self.facts, self.costs = world.facts(), progress.costs_of(world.rules, every)
+        self.broken = FaultyNodes(world, world.faults or NoticedOutages(NO_OUTAGES))
         self.states = progress.initial(world.jobs.run_ns, world.nodes)
         self.spare = world.predicted_ns - world.jobs.run_ns
 
@@ -144,7 +158,8 @@ class _Loop:
         """Plays all events of the next instant; returns False after the last one."""
         submit = self.facts.submit_ns
         coming = int(submit[self.come]) if self.come < len(submit) else NEVER
-        time = min(coming, self.end, self.again)
+        changes = self.broken.next_ns if len(self.active) or coming < NEVER else NEVER
+        time = min(coming, self.end, self.again, changes)
         if time == NEVER:
             if len(self.active):
                 raise UsageError(
@@ -154,6 +169,7 @@ class _Loop:
         if time > LATEST_NS:
             raise UsageError("the queue grows beyond 73 years: take a larger pool or fewer jobs")
         self._advance(time)
+        self._fail(time)
         self._submit(time)
         self._decide(time)
         return True
@@ -168,6 +184,12 @@ class _Loop:
             self.active = self.active[s.status[self.active] <= RUNNING]
         self.last = time
 
+    def _fail(self, time: int) -> None:
+        written = self.broken.play(self.states, self.active, self.costs, time)
+        if len(written):
+            self.events.append(written)
+            self.least = NEVER  # work that was lost is done again
+
     def _submit(self, time: int) -> None:
         first = self.come
         self.come = int(np.searchsorted(self.facts.submit_ns, time, side="right"))
@@ -181,6 +203,7 @@ class _Loop:
         """Asks the scheduler about all jobs that may be changed, and changes them."""
         world, s, active = self.world, self.states, self.active
         held = progress.held(s, active, world.pause_ns, self.spare, self.costs, time)
+        held |= self.broken.pinned(s, active)
         rows = active[~held]
         view = observe(
             world,
@@ -192,15 +215,26 @@ class _Loop:
             time,
             self.arrived,
             self.ended_served,
+            self.broken.out,
         )
         found = self.scheduler.decide(view)
-        assert _fits(view, found), "a scheduler gives away GPUs that are not there"
+        assert answers.fits(view, found), "a scheduler gives away GPUs that are not there"
         active, held = self._refuse(rows, found, held, time)
-        gpus, node, leader, mode, whole = _merged(s, active, held, found, rows)
-        part = _parts(s, whole, active[held], found, world.capacity)
+        gpus, node, leader, mode, whole = answers.merged(s, active, held, found, rows)
+        part = answers.parts(s, whole, active[held], found, world.capacity)
         left = progress.rest(s, active, time)
-        self._must_progress(left)
-        rate = world.rates(active, gpus, node, leader, mode, whole, left, found.links)
+        self._must_progress(left, waits_for_nodes=bool(self.broken.out.any()) and not gpus.any())
+        runs = ~self.broken.stands[active]
+        rate = world.rates(
+            active,
+            np.where(runs, gpus, 0),
+            node,
+            np.where(runs, leader, NOWHERE),
+            mode,
+            whole,
+            left,
+            found.links,
+        )
         written = np.empty((len(active), WIDTH), np.int64)
         count = progress.change(
             s, active, gpus, node, leader, mode, whole, part, rate, world.pause_ns, self.costs, time, written
@@ -217,10 +251,10 @@ class _Loop:
             self.again = min(self.again, until)
         self.end = int(progress.next_end(s, active))
 
-    def _must_progress(self, left: Int) -> None:
+    def _must_progress(self, left: Int, waits_for_nodes: bool) -> None:
         """Refuses a schedule in which jobs are restarted faster than they start, which would never end."""
         work = int(left.sum())
-        moved = self.arrived > 0 or work < self.least
+        moved = self.arrived > 0 or work < self.least or waits_for_nodes
         self.least, self.stuck = (work, 0) if moved else (self.least, self.stuck + 1)
         if self.stuck > MOST_STUCK:
             raise UsageError(
@@ -246,9 +280,10 @@ class _Loop:
 
 def observe(
     world: SharingWorld, facts: JobFacts, s: JobStates, rows: Int, held: Int, spare: Int, time: int,
-    arrived: int, ended_served: Int,
+    arrived: int, ended_served: Int, out: NDArray[np.bool_],
 ) -> SharingView:  # fmt: skip
-    """Returns what the scheduler sees of these jobs; `held` keep their GPUs, which it does not see."""
+    """Returns what the scheduler sees of these jobs; `held` keep their GPUs, which it does not see, and nodes
+    that are `out` have none for it."""
     place = np.full(len(facts.asked), NOWHERE, np.int64)
     place[rows] = np.arange(len(rows))
     leader = s.leader[rows]
@@ -258,6 +293,7 @@ def observe(
             free[s.node[job]] -= s.gpus[job]
     spanned = np.isin(s.whole, held)
     free[spanned] -= s.part[spanned]
+    free[out] = 0
     return SharingView(
         time, rows, facts.asked[rows], s.gpus[rows], s.node[rows],
         np.where(leader < 0, NOWHERE, place[leader]), progress.rest(s, rows, time) + spare[rows],
@@ -265,50 +301,3 @@ def observe(
         s.changed[rows], np.where(s.whole < 0, NOWHERE, place[s.whole]), s.part.copy(), free, world.capacity,
         spanned, world.node_gpus, arrived, ended_served, facts, world.rules,
     )  # fmt: skip
-
-
-def _merged(
-    s: JobStates, active: Int, held: NDArray[np.bool_], found: Allocation, all_rows: Int
-) -> tuple[Int, Int, Int, Int, Int]:
-    """GPUs, node, leader and mode of all active jobs, and who holds a node alone, as jobs: those of the
-    scheduler where it decides, else what they are."""
-    gpus, node, leader, whole = s.gpus[active], s.node[active], s.leader[active], s.whole.copy()
-    stays = np.ones(len(found.gpus), np.bool_) if found.refused is None else ~found.refused
-    gpus[~held], node[~held] = found.gpus[stays], found.node[stays]
-    mode = s.mode[active]
-    mode[~held] = INTERLEAVED if found.mode is None else found.mode[stays]
-    leader[~held] = NOWHERE if found.leader is None else jobs_of(all_rows, found.leader)[stays]
-    free = ~np.isin(whole, active[held])
-    whole[free] = jobs_of(all_rows, found.whole)[free]
-    return gpus, node, leader, mode, whole
-
-
-def _parts(s: JobStates, whole: Int, held: Int, found: Allocation, capacity: Int) -> Int:
-    """Returns the GPUs of each node that the job in `whole` holds from now on."""
-    given = capacity if found.part is None else found.part
-    return np.where(whole < 0, np.int64(0), np.where(np.isin(whole, held), s.part, given))
-
-
-def jobs_of(rows: Int, chosen: Int) -> Int:
-    """Returns the jobs of rows, NOWHERE where there is none."""
-    if not len(rows):
-        return np.full(len(chosen), NOWHERE, np.int64)
-    return np.where(chosen < 0, np.int64(NOWHERE), rows[chosen])
-
-
-def _fits(view: SharingView, found: Allocation) -> bool:
-    """Returns True if no node gives more than it has; those who share hold the GPUs of their leader."""
-    rows = np.arange(len(view))
-    first = found.gpus > 0
-    if found.leader is not None:
-        first &= (found.leader < 0) | (found.leader == rows)
-    placed = first & (found.node >= 0)
-    used = np.bincount(found.node[placed], found.gpus[placed], len(view.free))
-    lies = found.whole >= 0
-    part = view.sizes if found.part is None else found.part
-    used[lies] += part[lies]
-    if found.part is not None:
-        assert (part[lies] > 0).all() and not (lies & view.spanned).any()
-        held = np.bincount(found.whole[lies], part[lies], len(view))
-        assert (held[held > 0] == found.gpus[held > 0]).all(), "a job holds the parts that it was given"
-    return bool((used <= view.free).all() and found.gpus[first].sum() <= view.free.sum())

@@ -12,9 +12,11 @@ import numpy as np
 from ingest.core.units import NS_PER_S
 from twin.queue.jobs import UNKNOWN, Int
 from twin.queue.metrics import TAU_S, finish_time_fairness
-from twin.sharing.engine import WIDTH, SharedSchedule, SharingWorld
-from twin.sharing.progress import ENDED, REFUSED, initial
+from twin.sharing.engine import SharedSchedule, SharingWorld
+from twin.sharing.progress import ENDED, FAULT, REFUSED, SHRINK, STALL, WIDTH, initial
 
+KIND, JOB, RATE = 1, 2, 5
+"""Columns of an event; the rate of a fault is the nanoseconds of work that it lost."""
 DIGITS = 6
 """Digits behind the point: microseconds, of times that are sums of nanoseconds."""
 
@@ -29,6 +31,11 @@ class SharingFigures:
     preemptions: how often a running job lost all its GPUs; most_preemptions: the most of one job.
     changes: resumes, moves and resizes, each of which may pause its job.
     lost_gpu_h: GPU-hours held in pauses. utilisation: GPU-time held over that of the nodes in the makespan.
+    restarts, most_restarts: runs that faults of nodes ended, of all jobs and of one; shrinks: runs that went
+        on with the GPUs of their other nodes instead.
+    lost_work_gpu_h: work that faults lost, in hours of run times x GPUs asked for.
+    stalled_gpu_h: GPU-hours held on nodes that had failed until that was noticed.
+    availability: share of GPU time in the makespan on nodes that are not out.
     """
 
     jobs: int
@@ -48,6 +55,12 @@ class SharingFigures:
     most_preemptions: int
     changes: int
     lost_gpu_h: float
+    restarts: int = 0
+    most_restarts: int = 0
+    shrinks: int = 0
+    lost_work_gpu_h: float = 0.0
+    stalled_gpu_h: float = 0.0
+    availability: float = 1.0
 
     def to_json(self) -> dict[str, Any]:
         """Returns the figures by name, to microseconds and millionths."""
@@ -84,7 +97,38 @@ def sharing_figures(done: SharedSchedule) -> SharingFigures:
         most_preemptions=int(s.preempted.max()),
         changes=int(s.changed.sum()),
         lost_gpu_h=float(s.lost.sum() / NS_PER_S / 3600),
+        **_of_faults(done, span_ns),
     )
+
+
+def _of_faults(done: SharedSchedule, span_ns: int) -> dict[str, Any]:
+    """Figures of the faults of nodes, by name."""
+    faults, events, jobs = done.world.faults, done.events, done.world.jobs
+    if faults is None or not span_ns:
+        return {}
+    ended = events[events[:, KIND] == FAULT]
+    begin_ns = int(jobs.submit_ns.min())
+    out_s = faults.outages.out_gpu_s(done.world.capacity, begin_ns, begin_ns + span_ns)
+    return {
+        "restarts": len(ended),
+        "most_restarts": int(np.bincount(ended[:, JOB]).max(initial=0)),
+        "shrinks": int((events[:, KIND] == SHRINK).sum()),
+        "lost_work_gpu_h": float((ended[:, RATE] * jobs.processors[ended[:, JOB]]).sum() / NS_PER_S / 3600),
+        "stalled_gpu_h": stalled_ns(events) / NS_PER_S / 3600,
+        "availability": 1.0 - out_s / (done.world.gpus * span_ns / NS_PER_S),
+    }
+
+
+def stalled_ns(events: Int) -> int:
+    """Returns the GPU time of jobs that stand still, from their events (events, 6)."""
+    found, since = 0, dict[int, tuple[int, int]]()
+    for time, kind, job, gpus, *_ in events[np.isin(events[:, KIND], (STALL, FAULT, SHRINK))].tolist():
+        if kind == STALL:
+            since[job] = time, gpus
+        else:
+            begin, held = since.pop(job)
+            found += (time - begin) * held
+    return found
 
 
 def _mean(values: Any) -> float:

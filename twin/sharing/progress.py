@@ -17,16 +17,21 @@ from twin.sharing.view import NOWHERE
 
 COMING, WAITING, RUNNING, ENDED, REFUSED = range(5)
 """Values of `JobStates.status`."""
-PREEMPT, START, RESUME, RESIZE, MOVE, SPEED, END, REFUSE = range(8)
+PREEMPT, START, RESUME, RESIZE, MOVE, SPEED, END, REFUSE, STALL, FAULT, SHRINK = range(11)
 """Kinds of events."""
-KINDS = ("preempt", "start", "resume", "resize", "move", "speed", "end", "refuse")
+KINDS = (
+    "preempt", "start", "resume", "resize", "move", "speed", "end", "refuse", "stall", "fault", "shrink",
+)  # fmt: skip
+WIDTH = 6
+"""Columns of an event: time, kind, job, GPUs, node and rate after it."""
 NEVER = LATEST_NS * 2
 """Time of what does not come."""
 
 
 class JobStates(NamedTuple):
-    """All that changes of jobs, one element a job; `whole`: who lies on a node beside others, or holds it
-    alone, with how many of its GPUs, `part` (nodes,)."""
+    """All that changes of jobs, one element a job; `saved`: what was left at its last checkpoint, `origin`:
+    the time from which its checkpoints count; `whole`: who lies on a node beside others, or holds it alone,
+    with how many of its GPUs, `part` (nodes,)."""
 
     status: Int
     left: Int
@@ -47,37 +52,42 @@ class JobStates(NamedTuple):
     mode: Int
     held: Int
     charge: Int
+    saved: Int
+    origin: Int
     whole: Int
     part: Int
 
 
 class Costs(NamedTuple):
-    """The rules as numbers; `most` is -1 without a bound."""
+    """The rules as numbers; `most` is -1 without a bound; `every`: nanoseconds between checkpoints, 0: none
+    but those that a change of a run makes."""
 
     costs: bool
     amortises: int
     charges: bool
     most: int
+    every: int
 
 
 def initial(run_ns: Int, nodes: int) -> JobStates:
     """Returns the states before anything has happened."""
     count = len(run_ns)
-    zeros = [np.zeros(count, np.int64) for _ in range(15)]
+    zeros = [np.zeros(count, np.int64) for _ in range(16)]
     node, leader = (np.full(count, NOWHERE, np.int64) for _ in range(2))
     status, at, ready, rate, gpus, executed, served, since, ended, *counted = zeros
-    preempted, changed, lost, mode, had, charge = counted
+    preempted, changed, lost, mode, had, charge, origin = counted
     return JobStates(
         status, run_ns.copy(), at, ready, rate, gpus, node, leader, executed, served, since,
         np.full(count, NOWHERE, np.int64), ended, preempted, changed, lost,
-        mode, had, charge, np.full(nodes, NOWHERE, np.int64), np.zeros(nodes, np.int64),
+        mode, had, charge, run_ns.copy(), origin, np.full(nodes, NOWHERE, np.int64),
+        np.zeros(nodes, np.int64),
     )  # fmt: skip
 
 
-def costs_of(rules: ChangeRules) -> Costs:
+def costs_of(rules: ChangeRules, every: int = 0) -> Costs:
     """Returns the rules as numbers."""
     most = rules.most_preemptions
-    return Costs(rules.costs, rules.amortises, rules.charges_events, -1 if most is None else most)
+    return Costs(rules.costs, rules.amortises, rules.charges_events, -1 if most is None else most, every)
 
 
 @njit(inline="always")  # type: ignore[untyped-decorator]
@@ -104,7 +114,7 @@ def next_end(s: JobStates, rows: Int) -> int:
     """Returns when the first of these jobs ends."""
     first = NEVER
     for job in rows:
-        if s.status[job] == RUNNING:
+        if s.status[job] == RUNNING and s.rate[job]:
             first = min(first, max(s.at[job], s.ready[job]) + needed(s.left[job], s.rate[job]))
     return first
 
@@ -121,11 +131,11 @@ def advance(s: JobStates, rows: Int, costs: Costs, last: int, time: int, events:
         if s.leader[job] < 0 or s.leader[job] == job:
             s.held[job] += (time - last) * s.gpus[job]
         begin = max(s.at[job], s.ready[job])
-        if begin + needed(s.left[job], s.rate[job]) == time:
+        if s.rate[job] and begin + needed(s.left[job], s.rate[job]) == time:
             s.lost[job] += (begin - s.at[job]) * s.gpus[job]
             s.status[job], s.left[job], s.ended[job] = ENDED, 0, time
             s.gpus[job], s.rate[job], s.node[job], s.leader[job] = 0, 0, NOWHERE, NOWHERE
-            _write(events, count, time, END, s, job)
+            write(events, count, time, END, s, job)
             count += 1
         elif costs.charges:
             paused = min(time - s.at[job], s.charge[job])
@@ -165,7 +175,8 @@ def rest(s: JobStates, rows: Int, time: int) -> Int:
 
 
 @njit(inline="always")  # type: ignore[untyped-decorator]
-def _write(events: Int, count: int, time: int, kind: int, s: JobStates, job: int) -> None:
+def write(events: Int, count: int, time: int, kind: int, s: JobStates, job: int) -> None:
+    """Writes an event of a job down."""
     events[count, 0], events[count, 1], events[count, 2] = time, kind, job
     events[count, 3], events[count, 4], events[count, 5] = s.gpus[job], s.node[job], s.rate[job]
 
@@ -226,11 +237,11 @@ def change(
     for row in range(len(rows)):
         job = rows[row]
         if s.gpus[job] and not gpus[row]:
-            _settle(s, job, time)
+            settle(s, job, time, costs.every)
             s.status[job] = WAITING
             s.preempted[job] += 1
             _let_go(s, job)
-            _write(events, count, time, PREEMPT, s, job)
+            write(events, count, time, PREEMPT, s, job)
             count += 1
     for row in range(len(rows)):
         job = rows[row]
@@ -245,7 +256,7 @@ def change(
                     s.charge[job] += pause[rows[mate]]
         if kind < 0:
             continue
-        _settle(s, job, time)
+        settle(s, job, time, costs.every)
         s.status[job] = RUNNING
         s.gpus[job], s.node[job], s.rate[job] = gpus[row], node[row], rate[row]
         if kind != SPEED:
@@ -256,7 +267,9 @@ def change(
             s.changed[job] += 1
             if costs.costs:
                 s.ready[job] = time + pause[job]
-        _write(events, count, time, kind, s, job)
+        if kind != SPEED:
+            s.saved[job], s.origin[job] = s.left[job], s.ready[job]
+        write(events, count, time, kind, s, job)
         count += 1
     for place in range(len(whole)):
         s.whole[place], s.part[place] = whole[place], part[place]
@@ -264,9 +277,14 @@ def change(
 
 
 @njit(inline="always")  # type: ignore[untyped-decorator]
-def _settle(s: JobStates, job: int, time: int) -> None:
-    """Counts what a job has done and lost up to now; a pause that is not over goes on."""
+def settle(s: JobStates, job: int, time: int, every: int) -> None:
+    """Counts what a job has done, saved and lost up to now; a pause that is not over goes on."""
     if s.gpus[job]:
+        begin = max(s.at[job], s.ready[job])
+        if every and time > begin:
+            last = s.origin[job] + (time - s.origin[job]) // every * every
+            if last >= begin:
+                s.saved[job] = s.left[job] - done(last - begin, s.rate[job])
         s.left[job] -= progress_to(s, job, time)
         if s.ready[job] > s.at[job]:
             s.lost[job] += (min(s.ready[job], time) - s.at[job]) * s.gpus[job]

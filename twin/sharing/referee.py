@@ -14,7 +14,9 @@ from twin.core.clock import At
 from twin.queue.jobs import Int
 from twin.sharing.changes import PPM
 from twin.sharing.engine import SharingWorld
+from twin.sharing.node_faults import DRAINED, FAILED, NOTICED, REPAIRED
 from twin.sharing.progress import KINDS, NEVER
+from twin.sharing.referee_job import RefereeJob
 from twin.sharing.speeds import INTERLEAVED
 from twin.sharing.view import NOWHERE, Allocation, SharingScheduler, SharingView
 
@@ -25,40 +27,6 @@ Happened = tuple[int, str, int, int, int, int]
 
 
 @dataclass
-class _Job:
-    """One job: what is left of its work, what it holds since when, and what it has had."""
-
-    index: int
-    left: int
-    nodes: frozenset[tuple[int, int]] = frozenset()
-    """Nodes that it holds beside others or alone, with how many of their GPUs."""
-    node: int = NOWHERE
-    gpus: int = 0
-    rate: int = 0
-    leader: int = NOWHERE
-    mode: int = 0
-    charge: int = 0
-    at: int = 0
-    ready: int = 0
-    since: int = 0
-    first: int = NOWHERE
-    runs: list[tuple[int, int, int]] = field(default_factory=list)
-    """Begin, end and GPUs of the pieces of its run that are over."""
-    preempted: int = 0
-    changed: int = 0
-    version: int = 0
-    over: bool = False
-
-    def work_by(self, time: int) -> int:
-        """Returns what is done since the job was changed."""
-        return max(0, time - max(self.at, self.ready)) * self.rate // PPM
-
-    def end(self) -> int:
-        """Returns when the job ends if it is left as it is."""
-        return max(self.at, self.ready) - (-self.left * PPM // self.rate)
-
-
-@dataclass
 class SharingReferee:
     """Events and decisions of one run."""
 
@@ -66,7 +34,7 @@ class SharingReferee:
     scheduler: SharingScheduler
     env: Environment = field(default_factory=lambda: Environment(initial_time=0))
     happened: list[Happened] = field(default_factory=list)
-    active: list[_Job] = field(default_factory=list)
+    active: list[RefereeJob] = field(default_factory=list)
     holder: dict[int, int] = field(default_factory=dict)
     """Job that lies on a node beside others, or holds it alone."""
     part: dict[int, int] = field(default_factory=dict)
@@ -74,11 +42,13 @@ class SharingReferee:
     arrived: int = 0
     due_at: int = -1
     asked_again: int = NEVER
+    out: list[tuple[int, int]] = field(default_factory=list)
+    """Kind and node of the faults and drains that nodes are in."""
 
     def __post_init__(self) -> None:
         jobs = self.world.jobs
         self.facts = self.world.facts()
-        self.jobs = [_Job(at, int(run)) for at, run in enumerate(jobs.run_ns)]
+        self.jobs = [RefereeJob(at, int(run)) for at, run in enumerate(jobs.run_ns)]
         self.spare = [int(one) for one in self.world.predicted_ns - jobs.run_ns]
         self.pause = [int(one) for one in self.world.pause_ns]
 
@@ -87,9 +57,14 @@ class SharingReferee:
         for job in self.jobs:
             event = At(self.env, int(self.facts.submit_ns[job.index]), FIRST)
             event.callbacks.append(lambda _, job=job: self.submitted(job))
+        faults = self.world.faults
+        self.changes = [] if faults is None else faults.changes()
+        self.every, self.shrinks = (0, False) if faults is None else (faults.every_ns, faults.shrinks)
+        for at in sorted({at for at, _, _ in self.changes}):
+            At(self.env, at, FIRST).callbacks.append(lambda _: self.ask())
         self.env.run()
 
-    def submitted(self, job: _Job) -> None:
+    def submitted(self, job: RefereeJob) -> None:
         """Takes in a job."""
         self.active.append(job)
         self.arrived += 1
@@ -106,7 +81,7 @@ class SharingReferee:
         if self.asked_again == at:
             self.ask()
 
-    def finish(self, job: _Job, version: int) -> None:
+    def finish(self, job: RefereeJob, version: int) -> None:
         """Ends a job, unless it was changed since this was planned."""
         if job.version == version and job.gpus:
             self.ask()
@@ -115,7 +90,7 @@ class SharingReferee:
         """Ends jobs, asks the scheduler about those that may be changed, and changes them."""
         now = int(self.env.now)
         for job in list(self.active):
-            if job.gpus and job.end() == now:
+            if job.gpus and not job.stands and job.end() == now:
                 self.close(job)
                 job.over = True
                 self.release(job, keeps_nodes=True)
@@ -123,6 +98,9 @@ class SharingReferee:
         self.ended_served = [_served(job.runs) for job in self.active if job.over]
         self.active = [job for job in self.active if not job.over]
         self.elect_leaders()
+        for at, kind, node in self.changes:
+            if at == now:
+                self.node_changes(now, kind, node)
         if self.world.rules.charges_events:
             self.charge(now)
         held = self.held(now)
@@ -146,6 +124,60 @@ class SharingReferee:
                 self.holder = {at: job.index if one == old else one for at, one in self.holder.items()}
         self.holder = {at: one for at, one in self.holder.items() if self.jobs[one].gpus}
 
+    def on_node(self, node: int) -> list[RefereeJob]:
+        """Returns the jobs that hold GPUs of a node."""
+        holder = self.holder.get(node, NOWHERE)
+        return [
+            job for job in self.active
+            if job.gpus and (job.node == node or holder in {job.index, job.leader} - {NOWHERE})
+        ]  # fmt: skip
+
+    def node_changes(self, now: int, kind: int, node: int) -> None:
+        """A node fails, is drained, comes back, or its fault is noticed."""
+        if kind in (FAILED, DRAINED):
+            self.out.append((kind, node))
+        elif kind != NOTICED:
+            self.out.remove((FAILED if kind == REPAIRED else DRAINED, node))
+        for job in self.on_node(node):
+            if kind == FAILED and not job.stands:
+                back = job.kept(now, self.every)
+                job.left -= job.work_by(now)
+                self.close(job)
+                job.stands, job.saved = True, back
+                job.at, job.ready, job.rate = now, now, 0
+                job.version += 1
+                self.note("stall", job)
+            elif kind == NOTICED and job.stands:
+                job.stands = False
+                if not self.shrink(now, job, node):
+                    self.fault(job)
+
+    def shrink(self, now: int, job: RefereeJob, node: int) -> bool:
+        """Lets a job go on with what it holds of nodes that work; returns False if it has to stop."""
+        failed = {at for kind, at in self.out if kind == FAILED} | {node}
+        rest = frozenset((at, gpus) for at, gpus in job.nodes if at not in failed)
+        gpus = min(job.gpus, sum(gpus for _, gpus in rest))
+        speeds = self.world.speeds.curves.speeds(job.index)
+        runs = gpus and (self.world.goodput is not None or speeds[gpus] > 0)
+        if not self.shrinks or job.leader != NOWHERE or not runs:
+            return False
+        self.close(job)
+        lost = {at for at, _ in job.nodes - rest}
+        self.holder = {at: one for at, one in self.holder.items() if at not in lost}
+        job.gpus, job.nodes, job.at, job.since, job.ready = gpus, rest, now, now, now
+        job.ready += self.pause[job.index] if self.world.rules.costs else 0
+        job.changed += 1
+        job.saved, job.pieces = job.left, [(job.ready, 0, job.left)]
+        self.note("shrink", job)
+        return True
+
+    def fault(self, job: RefereeJob) -> None:
+        """Stops a job, which goes back to its last checkpoint."""
+        self.close(job)
+        lost, job.left = job.saved - job.left, job.saved
+        self.release(job)
+        self.happened.append((int(self.env.now), "fault", job.index, 0, NOWHERE, lost))
+
     def charge(self, now: int) -> None:
         """Takes its pause off every running job, changed or not."""
         for job in self.active:
@@ -154,7 +186,7 @@ class SharingReferee:
                 self.close(job)
                 job.at = job.ready = now
 
-    def held(self, now: int) -> list[_Job]:
+    def held(self, now: int) -> list[RefereeJob]:
         """Returns the jobs that may not be changed now, and those that share with them."""
         rules, held = self.world.rules, []
         for job in self.active:
@@ -167,10 +199,12 @@ class SharingReferee:
                 or (most is not None and job.preempted >= most)
             ):
                 held.append(job)
+        drained = [self.on_node(node) for kind, node in self.out if kind == DRAINED]
+        held += [job for job in self.active if job.stands or any(job in there for there in drained)]
         leaders = {job.leader for job in held} - {NOWHERE}
         return [job for job in self.active if job in held or job.leader in leaders]
 
-    def view(self, now: int, rows: list[_Job], held: list[_Job]) -> SharingView:
+    def view(self, now: int, rows: list[RefereeJob], held: list[RefereeJob]) -> SharingView:
         """Returns what the scheduler sees."""
         place = {job.index: row for row, job in enumerate(rows)}
         free = self.world.capacity.tolist()
@@ -179,6 +213,8 @@ class SharingReferee:
                 free[job.node] -= job.gpus
         for node, holder in self.holder.items():
             free[node] -= self.part[node] if self.jobs[holder] in held else 0
+        for _, node in self.out:
+            free[node] = 0
         whole = [place.get(self.holder.get(node, NOWHERE), NOWHERE) for node in range(self.world.nodes)]
         had = [[*job.runs, *([(job.at, now, job.gpus)] if job.gpus else [])] for job in rows]
         return SharingView(
@@ -198,7 +234,7 @@ class SharingReferee:
             self.facts, self.world.rules,
         )  # fmt: skip
 
-    def turn_away(self, rows: list[_Job], found: Allocation) -> tuple[list[_Job], Allocation]:
+    def turn_away(self, rows: list[RefereeJob], found: Allocation) -> tuple[list[RefereeJob], Allocation]:
         """Takes refused jobs out; returns the others, and the allocation as it is for them."""
         assert found.refused is not None
         stays = ~found.refused
@@ -214,7 +250,7 @@ class SharingReferee:
             whole=_row(number[one] for one in found.whole),
         )  # fmt: skip
 
-    def change(self, now: int, rows: list[_Job], held: list[_Job], found: Allocation) -> None:
+    def change(self, now: int, rows: list[RefereeJob], held: list[RefereeJob], found: Allocation) -> None:
         """Gives jobs what they hold from now on, preemptions first."""
         gpus = {job.index: job.gpus for job in held} | dict(
             zip(_indices(rows), found.gpus.tolist(), strict=True)
@@ -239,7 +275,14 @@ class SharingReferee:
         alone = _row(holder.get(at, NOWHERE) for at in range(self.world.nodes))
         left = _row(job.left - job.work_by(now) for job in self.active)
         rates = self.world.rates(
-            _row(order), held_by[0], held_by[1], held_by[2], held_by[3], alone, left, found.links
+            _row(order),
+            _row(0 if self.jobs[job].stands else gpus[job] for job in order),
+            held_by[1],
+            _row(NOWHERE if self.jobs[job].stands else leader[job] for job in order),
+            held_by[3],
+            alone,
+            left,
+            found.links,
         )
         rate = dict(zip(order, rates.tolist(), strict=True))
         for job in self.active:
@@ -255,7 +298,7 @@ class SharingReferee:
                 self.put(job, now, gpus[one], node[one], nodes, rate[one])
         self.holder, self.part = holder, part
 
-    def stop(self, job: _Job, now: int) -> None:
+    def stop(self, job: RefereeJob, now: int) -> None:
         """Preempts a job."""
         job.left -= job.work_by(now)
         self.close(job)
@@ -264,7 +307,7 @@ class SharingReferee:
         self.note("preempt", job)
 
     def put(
-        self, job: _Job, now: int, gpus: int, node: int, nodes: frozenset[tuple[int, int]], rate: int
+        self, job: RefereeJob, now: int, gpus: int, node: int, nodes: frozenset[tuple[int, int]], rate: int
     ) -> None:
         """Lets a job hold these GPUs from now on, if that is a change."""
         if not job.gpus:
@@ -288,12 +331,15 @@ class SharingReferee:
             job.first = now
         elif kind != "speed" and self.world.rules.costs:
             job.ready = now + self.pause[job.index]
+        if kind != "speed":
+            job.saved, job.pieces = job.left, []
+        job.pieces.append((job.ready, rate, job.left))
         self.note(kind, job)
 
-    def plan(self, now: int, found: Allocation, held: list[_Job]) -> None:
+    def plan(self, now: int, found: Allocation, held: list[RefereeJob]) -> None:
         """Plans the ends of running jobs, and when the scheduler is asked again."""
         for job in self.active:
-            if job.gpus:
+            if job.gpus and not job.stands:
                 job.version += 1
                 event = At(self.env, job.end() - now, FIRST)
                 event.callbacks.append(lambda _, job=job, version=job.version: self.finish(job, version))
@@ -307,17 +353,17 @@ class SharingReferee:
         if again < NEVER:
             At(self.env, again - now, FIRST).callbacks.append(lambda _: self.woken(again))
 
-    def close(self, job: _Job) -> None:
+    def close(self, job: RefereeJob) -> None:
         """Puts the piece of its run up to now behind a job."""
         job.runs.append((job.at, int(self.env.now), job.gpus))
 
-    def release(self, job: _Job, keeps_nodes: bool = False) -> None:
+    def release(self, job: RefereeJob, keeps_nodes: bool = False) -> None:
         """Takes all GPUs from a job; whole nodes may pass to one that shares them."""
         job.gpus, job.rate, job.node, job.leader, job.nodes = 0, 0, NOWHERE, NOWHERE, frozenset()
         if not keeps_nodes:
             self.holder = {at: one for at, one in self.holder.items() if one != job.index}
 
-    def note(self, kind: str, job: _Job) -> None:
+    def note(self, kind: str, job: RefereeJob) -> None:
         """Writes down what happened to a job."""
         self.happened.append((int(self.env.now), kind, job.index, job.gpus, job.node, job.rate))
 
@@ -339,7 +385,7 @@ def _served(runs: list[tuple[int, int, int]]) -> int:
     return sum((end - begin) * gpus for begin, end, gpus in runs)
 
 
-def _indices(jobs: list[_Job]) -> list[int]:
+def _indices(jobs: list[RefereeJob]) -> list[int]:
     return [job.index for job in jobs]
 
 

@@ -20,10 +20,19 @@ from twin.queue.pool import WAITING, Inputs, Pool
 from twin.queue.recipe import JobScorer
 from twin.queue.reservations import NOT_YET
 from twin.queue.scoring import SEED, forward, gumbel
-from twin.sites.inputs import FULL_RATE, NOWHERE, SITE_RULES, SiteCarbon, SiteJobs, SiteLinks, SiteOptions
+from twin.sites.inputs import (
+    FULL_RATE,
+    MOST_DEMAND_PPM,
+    NOWHERE,
+    SITE_RULES,
+    SiteCarbon,
+    SiteJobs,
+    SiteLinks,
+    SiteOptions,
+)
 from twin.sites.reservations import SiteProfile
 
-FIRST_SITE, LEAST_EGRESS, FASTEST, AT_DATA, LEAST_LOADED, GREENEST, LEARNED = range(len(SITE_RULES))
+FIRST_SITE, LEAST_EGRESS, FASTEST, AT_DATA, LEAST_LOADED, GREENEST, MAST, LEARNED = range(len(SITE_RULES))
 NS_PER_MS = 1_000_000
 SITE_FEATURES = (
     "first-site", "least-egress", "fastest", "least-loaded", "greenest", "at-data", "free", "length",
@@ -76,7 +85,8 @@ class Running(NamedTuple):
     """One element a job: its way, 1 while its data come and 0 when it runs, what is left (kB x ns a second,
     or ns of work x rate), since when at which speed, its end; `of` lists the jobs that run, as started.
 
-    free: GPUs of each site. step (1,): the present step of the links. profile: what is reserved."""
+    free: GPUs of each site. wanted: GPUs of the jobs that wait and have their data there, of each site. step
+    (1,): the present step of the links. profile: what is reserved."""
 
     option: Int
     coming: Int
@@ -86,6 +96,7 @@ class Running(NamedTuple):
     end: Int
     of: Int
     free: Int
+    wanted: Int
     step: Int
     profile: SiteProfile
 
@@ -167,6 +178,8 @@ def ranks(
         return _busy_ppm(state, options, by, option), length
     if rule == GREENEST:
         return _carbon(options, by, option, length, time), length
+    if rule == MAST:
+        return _demand(jobs, state, asked, options, by, job, option), length
     usd = _nano_usd(jobs, asked, links, options, job, option)
     return (usd, length) if rule == LEAST_EGRESS else (length, usd)
 
@@ -190,6 +203,25 @@ def _busy_ppm(state: Running, options: SiteOptions, by: Choosing, option: int) -
         if options.need[option, site]:
             most = max(most, (by.gpus[site] - state.free[site]) * 1_000_000 // by.gpus[site])
     return int(most)
+
+
+@njit_inner(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+def _demand(
+    jobs: Inputs, state: Running, asked: SiteJobs, options: SiteOptions, by: Choosing, job: int, option: int
+) -> int:
+    """Millionths of demand over supply at the busiest site of a way, in four classes: at one site or over
+    several, with data that stay or move."""
+    most, sites, data = 0, 0, asked.data_at[job]
+    for site in range(len(by.gpus)):
+        if options.need[option, site]:
+            sites += 1
+            demand = by.gpus[site] - state.free[site] + state.wanted[site] + options.need[option, site]
+            if site == data:  # the job itself is among those that wait
+                demand -= jobs.processors[job]
+            most = max(most, demand * 1_000_000 // by.gpus[site])
+    moves = data != NOWHERE and data != options.home[option] and asked.data_kb[job] > 0
+    worse = 2 * int(sites > 1) + int(moves)
+    return int(worse * MOST_DEMAND_PPM + min(most, MOST_DEMAND_PPM - 1))
 
 
 @njit_inner(cache=True, nogil=True)  # type: ignore[untyped-decorator]

@@ -27,15 +27,21 @@ NANO_USD_KB = 1_000
 NOWHERE = -1
 """Site of the data of a job that has none."""
 
-SiteRule = Literal["first-site", "least-egress", "fastest", "at-data", "least-loaded", "greenest", "learned"]
+SiteRule = Literal[
+    "first-site", "least-egress", "fastest", "at-data", "least-loaded", "greenest", "mast", "learned"
+]
 SITE_RULES: tuple[SiteRule, ...] = get_args(SiteRule)
 """What a way to run a job is chosen by, among those for which GPUs are free and links alive, the first of
 equals. first-site: the order of the sites. least-egress: the money for data and messages that leave a site,
 then the earliest predicted end. fastest: the earliest predicted end, transfer included, then the money.
 at-data: only ways whose home is the site of its data, if
 there are any. least-loaded: the least share of GPUs in use, of its busiest site, then the earliest end.
-greenest: the least carbon by the predicted run and the present intensity, then the earliest end. learned: the
-highest score of a network (`choosing.py`)."""
+greenest: the least carbon by the predicted run and the present intensity, then the earliest end.
+mast: ways at one site before those over several, the site of its data before the others, then the least
+demand over supply of the busiest site, then the earliest end; demand of a site is what runs there, what waits
+with its data there, and the job itself. learned: the highest score of a network (`choosing.py`)."""
+MOST_DEMAND_PPM = 2 * 10**17
+"""Demand over supply that rules tell apart, millionths: four classes of ways above it fit into 64 bits."""
 
 
 @dataclass(frozen=True, slots=True)

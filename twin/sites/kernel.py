@@ -73,9 +73,9 @@ def play(
     count = len(jobs)
     option, coming, left, since, speed, of = (np.zeros(count, np.int64) for _ in range(6))
     end = np.full(count, NOT_YET, np.int64)
-    free = gpus.astype(np.int64).copy()
+    free, wanted = gpus.astype(np.int64).copy(), np.zeros(len(gpus), np.int64)
     profile = no_profile(count if backfill == "conservative" else 0, len(gpus))
-    state = Running(option, coming, left, since, speed, end, of, free, np.zeros(1, np.int64), profile)
+    state = Running(option, coming, left, since, speed, end, of, free, wanted, np.zeros(1, np.int64), profile)
     flags = flags_of(keys, backfill, INSTANT)
     made = choosing_of(SITE_RULES.index(rule), gpus, carbon, None) if by is None else by
     if not _play(inputs, flags, pool, state, asked, links, options, made):
@@ -109,12 +109,20 @@ def _play(
         ended = _end(jobs, flags, pool, state, asked, links, options, time)
         while arrived < count and jobs.submit[arrived] == time:
             submit(jobs, flags, pool, arrived)
+            _want(jobs, state, asked, arrived, 1)
             arrived += 1
         if now[WAITING] and flags.backfill == CONSERVATIVE:
             _start_reserved(jobs, flags, pool, state, asked, links, options, by, time, ended)
         elif now[WAITING]:
             _pass(jobs, flags, pool, state, asked, links, options, by, time)
     return True
+
+
+@njit_inner(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+def _want(jobs: Inputs, state: Running, asked: SiteJobs, job: int, sign: int) -> None:
+    """Counts the GPUs of a job that waits at the site of its data; takes them off with the sign -1."""
+    if asked.data_at[job] != NOWHERE:
+        state.wanted[asked.data_at[job]] += sign * jobs.processors[job]
 
 
 @njit_inner(cache=True, nogil=True)  # type: ignore[untyped-decorator]
@@ -169,6 +177,7 @@ def _start(
     """Starts a job of the queue."""
     now, data = pool.now, asked.data_at[job]
     take_out(pool, place_of(pool, job))
+    _want(jobs, state, asked, job, -1)
     pool.start[job], state.option[job], state.since[job] = time, option, time
     state.free[:] -= options.need[option]
     state.coming[job] = int(data != NOWHERE and data != options.home[option] and asked.data_kb[job] > 0)

@@ -15,7 +15,16 @@ from twin.queue.jobs import LATEST_NS, Int, QueueJobs
 from twin.queue.recipe import Backfill, OrderKeys
 from twin.queue.referee import ENDED, STARTED, SUBMITTED, Happening
 from twin.queue.usage import Key, usage_key
-from twin.sites.inputs import FULL_RATE, NOWHERE, SiteCarbon, SiteJobs, SiteLinks, SiteOptions, SiteRule
+from twin.sites.inputs import (
+    FULL_RATE,
+    MOST_DEMAND_PPM,
+    NOWHERE,
+    SiteCarbon,
+    SiteJobs,
+    SiteLinks,
+    SiteOptions,
+    SiteRule,
+)
 
 CHANGE, END, SUBMISSION, PASS = range(4)
 """Ranks among the events of one instant."""
@@ -240,6 +249,8 @@ class SiteReferee:
                 ranks = {self.rule: (self.busy_ppm(way), end)}
             if self.rule == "greenest":
                 ranks = {self.rule: (self.carbon_of(way, at, end - self.now), end)}
+            if self.rule == "mast":
+                ranks = {self.rule: (self.demand(job, way), end)}
             found.append((ranks.get(self.rule, (end, usd)), way))
         return min(found)[1] if found else None
 
@@ -247,6 +258,19 @@ class SiteReferee:
         """Returns millionths of the GPUs in use at the busiest site of a way."""
         each = zip(self.need[way], self.free, self.gpus, strict=True)
         return max((total - free) * 1_000_000 // total for need, free, total in each if need)
+
+    def demand(self, job: int, way: int) -> int:
+        """Returns demand over supply at the busiest site of a way; a way over several sites, or one to which
+        data move, is worse."""
+        kb, data = self.data[job]
+        found = []
+        for site, need in enumerate(self.need[way]):
+            waits = sum(self.size[one] for one in self.queue if one != job and self.data[one][1] == site)
+            if need:
+                demand = self.gpus[site] - self.free[site] + waits + need
+                found.append(demand * 1_000_000 // self.gpus[site])
+        worse = 2 * (len(found) > 1) + (kb > 0 and data not in (NOWHERE, int(self.options.home[way])))
+        return int(worse) * MOST_DEMAND_PPM + max(found)
 
     def carbon_of(self, way: int, at: int, length: int) -> int:
         """Returns seconds x GPUs x milligrams a kilowatt-hour, at the intensity of a time."""

@@ -12,6 +12,7 @@ from ingest.readers import job_logs
 from ingest.readers.clusters.training_lists import training_demands
 from policy.sharing.registry import RECIPES
 from replay.queueing.changing import compare_changing, world_of
+from twin.nodes.outage_plan import OutagePlan
 from twin.queue.rules import PREDICTSIM
 from twin.sharing import engine
 from twin.sharing.changes import FREE, MURI, STEADY
@@ -77,6 +78,20 @@ def test_jobs_share_the_uplinks_of_their_racks(repository: Path) -> None:
     fair, crux = narrow.figures["fair-links"].avg_jct_s, narrow.figures["crux"].avg_jct_s
     assert wide.figures["crux"].avg_jct_s < crux < fair
     assert narrow.to_json()["uplinks"] == [1, 1] and "2 racks" in narrow.log.notes[-1]
+
+
+def test_drawn_faults_hit_every_scheduler_alike_and_are_called_synthetic(repository: Path) -> None:
+    plan = OutagePlan(mtbf_s=100 * 3600, mttr_s=3600, seed=1, checkpoint_interval_s=600)
+    found = compare_changing(
+        repository / "examples/queue.swf", ("srtf", "tiresias"), rules=STEADY, nodes="10 x 8 V100",
+        outages=plan,
+    )  # fmt: skip
+    said = found.to_json()
+    assert said["synthetic_faults"] and "synthetic faults" in found.log.notes[-1]
+    srtf, tiresias = found.figures.values()
+    assert srtf.restarts > 0 and tiresias.restarts > 0 and srtf.shrinks == 0
+    assert 0 < srtf.lost_work_gpu_h < srtf.restarts * 600 * 80 / 3600
+    assert srtf.availability == pytest.approx(100 / 101, abs=0.01)
 
 
 @pytest.mark.parametrize(

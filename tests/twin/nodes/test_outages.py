@@ -161,7 +161,7 @@ def test_drawn_faults_stay_when_more_are_drawn_and_have_the_means_asked_for() ->
 
 def test_outages_that_overlap_count_once() -> None:
     twice = out((0, 2, 8, "fault"), (0, 4, 12, "drain"), (1, 0, 1, "fault"))
-    assert twice.out_gpu_s(TWO, 0, 10 * NS_PER_S) == 4 * 8 + 4
+    assert twice.out_gpu_s(TWO.gpus, 0, 10 * NS_PER_S) == 4 * 8 + 4
 
 
 def test_outages_that_cannot_be_are_refused() -> None:

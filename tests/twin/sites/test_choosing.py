@@ -11,7 +11,7 @@ from tests.support.site_worlds import S, choice, clusters, links, world
 from twin.queue.jobs import QueueJobs
 from twin.queue.recipe import JobScorer
 from twin.sites.choosing import CHOICE_COUNT, CHOICES, HINTS, ROWS, SITE_FEATURES, Choosing, choosing_of
-from twin.sites.inputs import SITE_RULES, SiteCarbon, SiteJobs, single_sites
+from twin.sites.inputs import SITE_RULES, SiteCarbon, SiteJobs, SiteOptions, joined, single_sites
 from twin.sites.simulation import SiteWorld, simulate_on_sites
 
 LEARNED = SITE_RULES.index("learned")
@@ -49,6 +49,36 @@ def test_load_and_carbon_by_hand() -> None:
         simulate_on_sites(jobs, asked, blind, EASY, choice("greenest"))
     with pytest.raises(UsageError, match="needs its network"):
         simulate_on_sites(jobs, asked, made, EASY, choice("learned"))
+
+
+def test_mast_goes_to_the_data_and_then_to_the_least_demand_over_supply() -> None:
+    over = links((0, [[0, 100, 100], [100, 0, 100], [100, 100, 0]]))
+    made = world([4, 4, 8], over, single_sites(np.array([2, 4, 8]), np.array([4, 4, 8]), 1))
+    jobs = QueueJobs.of_seconds(range(6), [100, 100, 50, 20, 20, 20], [4, 2, 8, 2, 2, 2])
+    asked = SiteJobs(np.array([1, 0, 2, 0, 0, 0]), np.full(6, 1_000), np.array([0, 2, 2, 0, 0, 2]))
+    done = simulate_on_sites(jobs, asked, made, EASY, choice("mast"))
+    # a is full from 0 s on, and the third job waits at c for all of it. The fourth: b 2 of 4, or c with
+    # 2 that run, 8 that wait and its own 2 of 8: b. The fifth: b 4 of 4, c still 12 of 8: b.
+    # The last one has its data at c, whatever the demand there.
+    assert [made.options.home[way] for way in done.option] == [0, 2, 2, 1, 1, 2]
+    assert (done.end_ns // S).tolist() == [100, 101, 151, 33, 34, 25]
+    loaded = simulate_on_sites(jobs, asked, made, EASY, choice("least-loaded"))
+    assert made.options.home[loaded.option[4]] == 2  # 2 of 8 run there, 2 of 4 at b: who waits is not seen
+
+
+def test_mast_takes_one_site_before_several() -> None:
+    alone = single_sites(np.array([1, 2]), np.array([2, 2]), 1)
+    both = SiteOptions(
+        np.array([0, 0, 1]), np.array([[1, 1]]), np.array([0]), np.array([[1000]]), np.array([0])
+    )
+    made = world([2, 2], links((0, [[0, 100], [100, 0]])), joined(alone, both))
+    jobs = QueueJobs.of_seconds([0, 1], [100, 20], [1, 2])
+    asked = SiteJobs(np.array([0, 1]), np.array([1_000, 1_000]), np.array([0, 0]))
+    # One GPU is free at the data, and two at the other site: the data move there
+    found = simulate_on_sites(jobs, asked, made, EASY, choice("mast"))
+    assert made.options.need[found.option].tolist() == [[1, 0], [0, 2]]
+    fast = simulate_on_sites(jobs, asked, made, EASY, choice("fastest"))
+    assert made.options.need[fast.option].tolist() == [[1, 0], [1, 1]]
 
 
 @settings(max_examples=30, deadline=None)
