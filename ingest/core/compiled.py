@@ -122,6 +122,13 @@ njit: Any = partial(numba.njit, no_cfunc_wrapper=True)
 time to compile."""
 
 
+def njit_borrowing(**options: Any) -> Any:
+    """Returns the decorator of a compiled function that makes no array and only uses those of its caller: it
+    counts no references to them. Each array of a state that a function passes on would be counted, by atomic
+    operations, which in a loop over events is most of the time."""
+    return njit(_nrt=False, **options)
+
+
 class _Inner(CPUDispatcher):
     """A compiled function without a way in from Python."""
 
@@ -143,4 +150,4 @@ def njit_inner(**options: Any) -> Any:
     return decorate
 
 
-__all__ = ["choose_cache_folder", "kept", "njit", "njit_inner", "source_digest"]
+__all__ = ["choose_cache_folder", "kept", "njit", "njit_borrowing", "njit_inner", "source_digest"]
