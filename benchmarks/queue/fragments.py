@@ -81,8 +81,8 @@ def section(found: dict[str, Json]) -> str:
     return f"""The jobs were measured; the cluster is a **synthetic** layout under them: nodes of {GPUS} GPUs,
 racks of {RACK} nodes, as many as hold the pool of the trace. A processor of a job is a whole GPU of any
 model. The measure is FGD's (Weng et al., ATC 2023), in hindsight: the share of all GPUs that is free and that
-the mix of all jobs of the trace cannot use, the mean over the makespan. A job of more than {GPUS} GPUs fits on
-no single node, so that for its share of the mix an idle node is a fragment. Windows are of equal length.
+the mix of all jobs of the trace cannot use, the mean over the makespan. A job of more than {GPUS} GPUs fits
+on no single node, so that for its share of the mix an idle node is a fragment. Windows are of equal length.
 
 The tables of traces have the figure under `{BASE}` for every scheduler; here are placements under
 `{POLICY}`. `rack` keeps a job in one rack and waits for it; `x {BASE}` is mean bounded slowdown, paired by

@@ -117,9 +117,9 @@ choose_cache_folder()
 import numba  # noqa: E402 - it reads the variable when it is imported
 from numba.core.registry import CPUDispatcher  # noqa: E402
 
-njit: Any = partial(numba.njit, no_cfunc_wrapper=True)
+njit: Any = partial(numba.njit, no_cfunc_wrapper=True, _nrt=True)
 """`numba.njit`, without the wrapper for callers in C: nobody calls from there, and it takes a fourth of the
-time to compile."""
+time to compile. It can make arrays, whoever calls it: unsaid, that would be taken over from the caller."""
 
 
 def njit_borrowing(**options: Any) -> Any:
