@@ -123,9 +123,12 @@ time to compile. It can make arrays, whoever calls it: unsaid, that would be tak
 
 
 def njit_borrowing(**options: Any) -> Any:
-    """Returns the decorator of a compiled function that makes no array and only uses those of its caller: it
-    counts no references to them. Each array of a state that a function passes on would be counted, by atomic
-    operations, which in a loop over events is most of the time."""
+    """Returns the decorator of a compiled function that counts no references to the arrays that it is given:
+    for a state of many arrays that is passed on, atomic operations would be most of the time of a loop.
+
+    It may not make an array, which does not compile, nor call a function that returns a new one, which would
+    never be freed.
+    """
     return njit(_nrt=False, **options)
 
 
@@ -137,12 +140,13 @@ class _Inner(CPUDispatcher):
         raise TypeError(f"{self.__name__} is compiled for calls from compiled functions alone")
 
 
-def njit_inner(**options: Any) -> Any:
+def njit_inner(*, borrowing: bool = False, **options: Any) -> Any:
     """Returns the decorator of a function that only compiled functions call: no wrapper turns its arguments
-    from Python's into its own. For a state of a hundred arrays the wrapper is most of what is compiled."""
+    from Python's into its own. For a state of a hundred arrays the wrapper is most of what is compiled.
+    `borrowing`: as `njit_borrowing`."""
 
     def decorate(function: Any) -> Any:
-        made = njit(no_cpython_wrapper=True, **options)(function)
+        made = njit(no_cpython_wrapper=True, _nrt=not borrowing, **options)(function)
         if isinstance(made, CPUDispatcher):  # else NUMBA_DISABLE_JIT is set
             made.__class__ = _Inner
         return made
