@@ -114,7 +114,7 @@ def train(
       twin train --scenario quad-70b
       twin train --scenario quad-70b --workers 2 --live
       twin train --scenario quad-70b --algorithm tuned --start scratch
-      twin train --queue examples/queue.swf --minutes 2 --out order.json
+      twin train --queue examples/queue.swf --processors 32 --minutes 2 --out order.json
     """
     if logs:
         _train_order(

@@ -1,22 +1,30 @@
 """Every scheduler on every job trace given, with intervals, beside the optimum of small queues and formulas:
 
-python -m benchmarks.queue.traces ../shared --page docs/measured/queues.md
+    nice python -m benchmarks.queue.traces ../shared --page docs/measured/queues.md
+
+Each trace is a JSON file below `.twin/queues`, and so are the optimum and the formulas: what is there and was
+made by the same sources is not computed again, so that the command can be interrupted.
 """
 
-from collections.abc import Iterator
+import json
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from benchmarks.queue import formulas, genetic, optimum
+from benchmarks.queue import formulas, fragments, genetic, optimum
 from benchmarks.queue.inputs import LOAD, Trace, traces
 from benchmarks.queue.page_command import write_or_print
 from benchmarks.queue.published import table
-from policy.queue.registry import recipe
-from replay.logqueue.windowed import BLOCK, DRAWS, WINDOWS, Ranged, Windowed, ratio
+from ingest.core.durable import replace
+from policy.queue.registry import ACCOUNTS, recipe
+from replay.logqueue.windowed import BLOCK, DRAWS, WINDOWS, Ranged, Windowed, fragmentation, ratio
+from replay.store.run_header import code_version
+from twin.queue.jobs import UNKNOWN
 from twin.queue.simulation import simulate
 
-ORDERS = ("fcfs", "sjf", "ljf", "saf", "f1", "wfp3", "unicef", "hrrn", "las")
+ORDERS = ("fcfs", "sjf", "ljf", "saf", "f1", "wfp3", "unicef", "hrrn", "las", "fair-tree", ACCOUNTS, "drf")
 POLICIES = (
     *ORDERS, "easy", "easy-sjbf", "conservative", *(f"{order}+easy" for order in ORDERS if order != "fcfs"),
 )  # fmt: skip
@@ -24,6 +32,8 @@ BASE = "easy"
 SMALL_OF = "KTH-SP2"
 SLOW, MOST_SLOW = "conservative", 60_000
 """Every waiting job has a reservation there: a pass costs the square of the queue."""
+KEPT = Path(__file__).parents[2] / ".twin" / "queues"
+Json = dict[str, Any]
 
 HEAD = f"""# Queues of jobs: schedulers on all traces
 
@@ -37,33 +47,70 @@ estimates the run times stand for them, so that its figures are those of a perfe
 {DRAWS} draws. They say how much a figure depends on the part of the trace; a trace in which the queue grows
 from end to end has no stable mean, and its intervals are wide. `x EASY`: mean bounded slowdown over that of
 EASY, paired by window; below 1 is better. `{SLOW}` is left out above {MOST_SLOW:,} jobs, where it takes
-minutes.
+minutes, and `{ACCOUNTS}` where no job has an account. Where no job has a user `las`, `fair-tree` and `drf`
+are `fcfs`: all jobs count as those of one.
 """
 
 
-def windowed(trace: Trace) -> dict[str, Windowed]:
-    """Returns the schedule of each scheduler."""
-    return {
-        name: Windowed(simulate(trace.jobs, trace.processors, recipe(name)))
+def played(trace: Trace) -> list[str]:
+    """Returns the schedulers of a trace."""
+    accounts = bool((trace.jobs.account != UNKNOWN).any())
+    return [
+        name
         for name in POLICIES
-        if name != SLOW or len(trace.jobs) <= MOST_SLOW
-    }
+        if (name != SLOW or len(trace.jobs) <= MOST_SLOW) and (accounts or not name.startswith(ACCOUNTS))
+    ]
 
 
-def rows(found: dict[str, Windowed]) -> Iterator[tuple[object, ...]]:
-    """Yields a row a scheduler."""
+def kept(name: str, make: Callable[[], Any], asked: Json) -> Any:
+    """Returns what was kept of an earlier call by the same sources that asked for the same, else makes it."""
+    path, by = KEPT / f"{name}.json", asked | {"code": code_version()["sources"]}
+    if path.exists():
+        found = json.loads(path.read_text(encoding="utf-8"))
+        if found["by"] == by:
+            return found["made"]
+    made = make()
+    replace(path, json.dumps({"by": by, "made": made}).encode())
+    print(f"{name}: done", flush=True)
+    return made
+
+
+def cell(trace: Trace) -> Json:
+    """Returns the figures of each scheduler on a trace; on nodes its fragmentation, and placements."""
+    found = {name: Windowed(simulate(trace.jobs, trace.processors, recipe(name))) for name in played(trace)}
+    on_nodes = fragments.laid_out(trace)
+    policies = {}
     for name, one in found.items():
-        fair = one.fairness()
-        yield (
-            name, one.wait().said(), one.p95().said(), one.slowdown().said(), one.utilisation().said(),
-            fair.said(2) if fair else "-", ratio(one, found[BASE]).said(),
-        )  # fmt: skip
+        fair, lost = one.fairness(), None
+        if on_nodes and name != SLOW:
+            lost = fragmentation(fragments.on_nodes(trace, name)).to_json()
+        policies[name] = {
+            "wait": one.wait().to_json(), "p95": one.p95().to_json(), "slowdown": one.slowdown().to_json(),
+            "utilisation": one.utilisation().to_json(), "fairness": fair and fair.to_json(),
+            "ratio": ratio(one, found[BASE]).to_json(), "fragmentation": lost,
+        }  # fmt: skip
+    return {
+        "sized": trace.sized, "jobs": len(trace.jobs), "processors": trace.processors, "load": _load(trace),
+        "policies": policies, "gpus": fragments.layout(trace.processors).total_gpus if on_nodes else None,
+        "placements": fragments.placements(trace) if on_nodes else None,
+    }  # fmt: skip
 
 
 HEADS = (
     "scheduler", "mean wait, s", "p95 wait, s", "bounded slowdown", "utilisation, %", "Jain of users",
-    "x EASY",
+    "x EASY", "fragmentation, %",
 )  # fmt: skip
+
+
+def rows(found: Json) -> Iterator[tuple[object, ...]]:
+    """Yields a row a scheduler."""
+    for name, one in found["policies"].items():
+        said = (Ranged(*one[figure]).said() for figure in ("wait", "p95", "slowdown", "utilisation"))
+        fair, lost = one["fairness"], one["fragmentation"]
+        yield (
+            name, *said, Ranged(*fair).said(2) if fair else "-", Ranged(*one["ratio"]).said(),
+            Ranged(*lost).said() if lost else "-",
+        )  # fmt: skip
 
 
 def summary(ratios: dict[str, dict[str, Ranged]]) -> str:
@@ -71,16 +118,15 @@ def summary(ratios: dict[str, dict[str, Ranged]]) -> str:
 
     def lines() -> Iterator[tuple[object, ...]]:
         for policy in POLICIES:
-            if policy == BASE:
+            given = {name: one[policy] for name, one in ratios.items() if policy in one}
+            if policy == BASE or not given:
                 continue
-            given = [one[policy] for one in ratios.values() if policy in one]
-            mean = np.exp(np.mean([np.log(one.value) for one in given]))
-            wins = sum(one.high < 1 for one in given)
-            losses = sum(one.low > 1 for one in given)
-            played = [name for name, one in ratios.items() if policy in one]
-            worst = max(played, key=lambda name: ratios[name][policy].value)
+            mean = np.exp(np.mean([np.log(one.value) for one in given.values()]))
+            wins = sum(one.high < 1 for one in given.values())
+            losses = sum(one.low > 1 for one in given.values())
+            worst = max(given, key=lambda name: given[name].value)
             yield (
-                policy, f"{worst} ({ratios[worst][policy].value:,.3g} x)", f"{mean:,.3g}", wins, losses,
+                policy, f"{worst} ({given[worst].value:,.3g} x)", f"{mean:,.3g}", wins, losses,
                 len(given) - wins - losses,
             )  # fmt: skip
 
@@ -90,35 +136,45 @@ def summary(ratios: dict[str, dict[str, Ranged]]) -> str:
 
 def page(shared: Path) -> str:
     """Returns the page."""
-    ratios: dict[str, dict[str, Ranged]] = {}
-    parts, sizes, small = [], [], ""
+    cells: dict[str, Json] = {}
+    small = ""
     for trace in traces(shared):
-        found = windowed(trace)
-        ratios[trace.name] = {name: ratio(one, found[BASE]) for name, one in found.items()}
-        sizes.append((trace.name, trace.sized, f"{len(trace.jobs):,}", f"{trace.processors:,}", _load(trace)))
-        print(f"{trace.name}: done", flush=True)
-        parts.append(f"### {trace.name}\n{table(HEADS, rows(found))}\n")
+        asked = {"policies": played(trace), "placements": list(fragments.PLACEMENTS)}
+        cells[trace.name] = kept(trace.name, lambda trace=trace: cell(trace), asked)
         if trace.name == SMALL_OF:
-            small = _optimum(trace)
+            small = kept("optimum", lambda trace=trace: _optimum(trace), {"policies": POLICIES_OF_ONE})
+    ratios = {
+        name: {policy: Ranged(*one["ratio"]) for policy, one in found["policies"].items()}
+        for name, found in cells.items()
+    }
+    sizes = (
+        (name, one["sized"], f"{one['jobs']:,}", f"{one['processors']:,}", one["load"])
+        for name, one in cells.items()
+    )
     heads = ("trace", "size of the pool", "jobs", "processors", "offered load")
+    parts = [f"### {name}\n{table(HEADS, rows(found))}\n" for name, found in cells.items()]
+    laid = {name: found for name, found in cells.items() if found["placements"]}
     return f"""{HEAD}
 ## Traces
 A pool whose size is not known has an offered load of {LOAD}. Gavel's run times are steps over the throughput
 alone on V100s. Sia's and Pollux' lists hold no run times and are not here. NASA's submit times are start
 times.
 
-{table(heads, iter(sizes))}
+{table(heads, sizes)}
 
 ## Wins and losses against EASY
 A win is an interval of the ratio below 1, a loss one above it.
 
 {summary(ratios)}
 
+## Fragmentation
+{fragments.section(laid)}
+
 ## The optimum of small queues
 {small}
 
 ## Formulas
-{formulas.text()}
+{kept("formulas", formulas.text, {})}
 
 ## Each trace
 {chr(10).join(parts)}"""
@@ -128,9 +184,13 @@ def _load(trace: Trace) -> str:
     return "all at once" if np.isinf(trace.load) else f"{trace.load:.2f}"
 
 
+POLICIES_OF_ONE = [name for name in POLICIES if not name.startswith(ACCOUNTS)]
+"""Schedulers of the small queues, whose jobs have no account."""
+
+
 def _optimum(trace: Trace) -> str:
     """Returns the table of gaps."""
-    found = optimum.gaps(trace.jobs, POLICIES)
+    found = optimum.gaps(trace.jobs, tuple(POLICIES_OF_ONE))
     lines = (
         (name, same, f"{value:.3f} [{low:.3f}, {high:.3f}]")
         for name, (value, low, high, same) in sorted(found.items(), key=lambda one: one[1][0])

@@ -117,9 +117,19 @@ choose_cache_folder()
 import numba  # noqa: E402 - it reads the variable when it is imported
 from numba.core.registry import CPUDispatcher  # noqa: E402
 
-njit: Any = partial(numba.njit, no_cfunc_wrapper=True)
+njit: Any = partial(numba.njit, no_cfunc_wrapper=True, _nrt=True)
 """`numba.njit`, without the wrapper for callers in C: nobody calls from there, and it takes a fourth of the
-time to compile."""
+time to compile. It can make arrays, whoever calls it: unsaid, that would be taken over from the caller."""
+
+
+def njit_borrowing(**options: Any) -> Any:
+    """Returns the decorator of a compiled function that counts no references to the arrays that it is given:
+    for a state of many arrays that is passed on, atomic operations would be most of the time of a loop.
+
+    It may not make an array, which does not compile, nor call a function that returns a new one, which would
+    never be freed.
+    """
+    return njit(_nrt=False, **options)
 
 
 class _Inner(CPUDispatcher):
@@ -130,12 +140,13 @@ class _Inner(CPUDispatcher):
         raise TypeError(f"{self.__name__} is compiled for calls from compiled functions alone")
 
 
-def njit_inner(**options: Any) -> Any:
+def njit_inner(*, borrowing: bool = False, **options: Any) -> Any:
     """Returns the decorator of a function that only compiled functions call: no wrapper turns its arguments
-    from Python's into its own. For a state of a hundred arrays the wrapper is most of what is compiled."""
+    from Python's into its own. For a state of a hundred arrays the wrapper is most of what is compiled.
+    `borrowing`: as `njit_borrowing`."""
 
     def decorate(function: Any) -> Any:
-        made = njit(no_cpython_wrapper=True, **options)(function)
+        made = njit(no_cpython_wrapper=True, _nrt=not borrowing, **options)(function)
         if isinstance(made, CPUDispatcher):  # else NUMBA_DISABLE_JIT is set
             made.__class__ = _Inner
         return made
@@ -143,4 +154,4 @@ def njit_inner(**options: Any) -> Any:
     return decorate
 
 
-__all__ = ["choose_cache_folder", "kept", "njit", "njit_inner", "source_digest"]
+__all__ = ["choose_cache_folder", "kept", "njit", "njit_borrowing", "njit_inner", "source_digest"]

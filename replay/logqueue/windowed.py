@@ -12,6 +12,8 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
+from twin.nodes.metrics import fragmentation_over_time, mean_fragmentation
+from twin.nodes.on_nodes import NodeSchedule
 from twin.queue.jobs import UNKNOWN, Float
 from twin.queue.metrics import bounded_slowdowns, figures, jain, waits_s
 from twin.queue.simulation import QueueSchedule
@@ -127,6 +129,22 @@ def ratio(one: Windowed, other: Windowed) -> Ranged:
     """Returns mean bounded slowdown over that of another schedule of the same jobs, paired by window."""
     whole = one.whole.avg_bounded_slowdown / other.whole.avg_bounded_slowdown
     return _ranged(whole, one.slowdown_means() / other.slowdown_means())
+
+
+def fragmentation(done: NodeSchedule) -> Ranged:
+    """Returns the share of all GPUs that is free and that the mix of jobs cannot use, per cent."""
+    means = fragmentation_means(done)[draws()].mean(axis=1)
+    return _ranged(100 * mean_fragmentation(done), 100 * means)
+
+
+def fragmentation_means(done: NodeSchedule) -> Float:
+    """Returns the mean fragmentation in windows of equal length from the first submission to the last end
+    (windows,), a share of all GPUs. A cluster without outages starts its first job at once."""
+    times, share = fragmentation_over_time(done)
+    time_ns = (times - times[0]).astype(np.float64)
+    area = np.concatenate(([0.0], np.cumsum(share[:-1] * np.diff(time_ns))))
+    marks = np.linspace(0, time_ns[-1], WINDOWS + 1)
+    return np.asarray(np.diff(np.interp(marks, time_ns, area)) / np.diff(marks))
 
 
 def _ranged(whole: float, found: Float) -> Ranged:

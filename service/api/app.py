@@ -3,10 +3,10 @@
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from importlib import metadata
 
 from fastapi import FastAPI
 
+from replay.store.run_header import code_version
 from service.api import decision_routes, errors, job_routes, state_routes, telemetry_routes
 from service.api.limits import LimitBody, LimitRate, RequestLimits
 from service.api.metrics import ServiceMetrics
@@ -36,7 +36,7 @@ def make_app(session: Session, settings: ApiSettings, feeders: Sequence[Feeder] 
 
     app = FastAPI(
         title="twin serve",
-        version=metadata.version("twin"),
+        version=code_version()["version"],
         description="Decision service of a digital twin: telemetry in, plans out.",
         lifespan=life,
         redoc_url=None,

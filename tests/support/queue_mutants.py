@@ -7,8 +7,8 @@ from twin.queue import kernel
 from twin.queue.jobs import Int
 
 TEXT = Path(kernel.__file__).read_text(encoding="utf-8")
-COMPILED = "from ingest.core.compiled import njit\n"
-PLAIN = "def njit(**_):\n    return lambda function: function\n"
+COMPILED = "from ingest.core.compiled import njit, njit_borrowing\n"
+PLAIN = "def njit(**_):\n    return lambda function: function\n\nnjit_borrowing = njit\n"
 MUTANTS = {
     "the reservation goes by the limit, not by the predicted end": (
         "time + jobs.predicted[job], job)\n    now[RUNNING] += 1",
@@ -16,10 +16,10 @@ MUTANTS = {
     ),
     "no extra processors": ("now[SPARE] = free - size if", "now[SPARE] = 0 if"),
     "backfilling sorts the queue anew": (
-        "    ordered = ",
+        "    i, free, latest, spare = now[FIRST]",
         "    part = slice(now[FIRST], now[FIRST] + now[WAITING])\n"
         "    queue[part] = sorted(queue[part], key=lambda job: predicted[job])\n"
-        "    ordered = ",
+        "    i, free, latest, spare = now[FIRST]",
     ),
     "each job a second too long": (
         "time + jobs.run[job], job)",

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ingest.core.compiled import njit, njit_inner
+from ingest.core.compiled import njit, njit_borrowing, njit_inner
 from ingest.core.errors import UsageError
 from ingest.core.units import NS_PER_S
 from twin.queue.jobs import LONGEST_NS, Float, Int, QueueJobs
@@ -110,7 +110,7 @@ def submissions_of(inputs: Inputs, keys: OrderKeys, dependencies: Dependencies) 
     )  # fmt: skip
 
 
-@njit_inner(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit_inner(borrowing=True, cache=True, nogil=True)  # type: ignore[untyped-decorator]
 def first_due(own: Submissions) -> int:
     """Returns when the next job is submitted, as far as is known now."""
     first = own.due_at[0] if own.now[DUE] else NOT_YET
@@ -119,7 +119,7 @@ def first_due(own: Submissions) -> int:
     return int(first)
 
 
-@njit_inner(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit_inner(borrowing=True, cache=True, nogil=True)  # type: ignore[untyped-decorator]
 def lay_down(jobs: Inputs, pool: Pool, own: Submissions, place: int) -> None:
     """Copies the next job that is submitted to its place."""
     given, job, time = own.given, -1, NOT_YET
@@ -139,7 +139,7 @@ def lay_down(jobs: Inputs, pool: Pool, own: Submissions, place: int) -> None:
     jobs.scale[place], jobs.factor[place] = given.scale[job], given.factor[job]
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit_borrowing(cache=True, nogil=True)  # type: ignore[untyped-decorator]
 def release(own: Submissions, place: int, time: int) -> None:
     """Lets users whose job has ended think of their next ones."""
     before = own.of[place]
@@ -148,7 +148,7 @@ def release(own: Submissions, place: int, time: int) -> None:
         _push(own, time + own.think[job], job)
 
 
-@njit_inner(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit_inner(borrowing=True, cache=True, nogil=True)  # type: ignore[untyped-decorator]
 def _push(own: Submissions, time: int, job: int) -> None:
     at, of, i = own.due_at, own.due_of, own.now[DUE]
     own.now[DUE] += 1
@@ -158,7 +158,7 @@ def _push(own: Submissions, time: int, job: int) -> None:
     at[i], of[i] = time, job
 
 
-@njit_inner(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit_inner(borrowing=True, cache=True, nogil=True)  # type: ignore[untyped-decorator]
 def _pop(own: Submissions) -> None:
     own.now[DUE] -= 1
     at, of, size, i = own.due_at, own.due_of, own.now[DUE], 0

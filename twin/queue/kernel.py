@@ -9,7 +9,7 @@ meaning in SimPy.
 import numpy as np
 from numpy.typing import NDArray
 
-from ingest.core.compiled import njit
+from ingest.core.compiled import njit, njit_borrowing
 from ingest.core.errors import UsageError
 from twin.queue.dependencies import Dependencies, Submissions, first_due, lay_down, release, submissions_of
 from twin.queue.jobs import LATEST_NS, Int, QueueJobs
@@ -26,7 +26,6 @@ from twin.queue.pool import (
     PREDICTED,
     RUNNING,
     SETTLED,
-    SJBF,
     SPARE,
     WAITING,
     Flags,
@@ -76,7 +75,7 @@ def play(
     return pool.start[place], pool.backfilled[place]
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit_borrowing(cache=True, nogil=True)  # type: ignore[untyped-decorator]
 def _play(
     jobs: Inputs, flags: Flags, pool: Pool, profile: FreeProfile, scoring: Scoring | None,
     submissions: Submissions | None,
@@ -160,7 +159,7 @@ def insert(at: Int, of: Int, count: int, when: int, job: int) -> None:
     at[i], of[i] = when, job
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit_borrowing(cache=True, nogil=True)  # type: ignore[untyped-decorator]
 def run(jobs: Inputs, flags: Flags, pool: Pool, job: int, time: int) -> None:
     """Counts a job among those that run from now on; the queue and what is free are its caller's."""
     now = pool.now
@@ -196,7 +195,7 @@ def _pass(
     if new >= 0 and now[SETTLED] and queue[now[FIRST]] != new:
         size, end = jobs.processors[new], time + jobs.predicted[new]
         if flags.backfill != NONE and size <= now[FREE] and (size <= now[SPARE] or end <= now[LATEST]):
-            _overtakes(jobs, flags, pool, new, time)
+            _overtakes(jobs, flags, pool, new, _late_place_of(pool, new), time)
         return
     if scoring is not None:
         score(jobs, pool, scoring, time)
@@ -231,7 +230,9 @@ def _overtake(jobs: Inputs, flags: Flags, pool: Pool, scoring: Scoring | None, t
             _reserve_head(jobs, flags, pool)
         if flags.commits:
             now[CHOSEN] = queue[now[FIRST]]
-    ordered = flags.backfill == EASY and not flags.by_submission
+    if flags.backfill == EASY and not flags.by_submission:
+        _overtake_in_order(jobs, flags, pool, scoring, time)
+        return
     while now[FREE] and flags.backfill != NONE:
         free, latest, spare = now[FREE], now[LATEST], now[SPARE]
         best, best_rank = -1, NOT_YET
@@ -239,28 +240,48 @@ def _overtake(jobs: Inputs, flags: Flags, pool: Pool, scoring: Scoring | None, t
             job = queue[i]
             if processors[job] > free or (processors[job] > spare and time + predicted[job] > latest):
                 continue
-            rank = i
-            if flags.by_submission:
-                rank = job
-            elif flags.backfill == SJBF:
-                rank = predicted[job]
+            rank = job if flags.by_submission else predicted[job]
             if rank < best_rank or (rank == best_rank and job < best):
                 best, best_rank = job, rank
-                if ordered:
-                    break
         if best < 0:
             break
-        if scoring is not None and ordered:
-            note(jobs, pool, scoring, best, time, True)
-        _overtakes(jobs, flags, pool, best, time)
+        _overtakes(jobs, flags, pool, best, place_of(pool, best), time)
 
 
 @njit(inline="always")  # type: ignore[untyped-decorator]
-def _overtakes(jobs: Inputs, flags: Flags, pool: Pool, job: int, time: int) -> None:
+def _overtake_in_order(jobs: Inputs, flags: Flags, pool: Pool, scoring: Scoring | None, time: int) -> None:
+    """Starts who does not delay the head, in the order of the queue. With each start less is free and less to
+    spare, so that who had to stay before still has to."""
+    now, queue, processors, predicted = pool.now, pool.queue, jobs.processors, jobs.predicted
+    i, free, latest, spare = now[FIRST], now[FREE], now[LATEST], now[SPARE]
+    while free and i < now[FIRST] + now[WAITING]:
+        job = queue[i]
+        size = processors[job]
+        if size > free or (size > spare and time + predicted[job] > latest):
+            i += 1
+            continue
+        if scoring is not None:
+            note(jobs, pool, scoring, job, time, True)
+        first = now[FIRST]
+        _overtakes(jobs, flags, pool, job, i, time)
+        i, free, spare = i + now[FIRST] - first, now[FREE], now[SPARE]
+
+
+@njit(inline="always")  # type: ignore[untyped-decorator]
+def _late_place_of(pool: Pool, job: int) -> int:
+    """Returns the place in the queue of a job that came late, and stands far behind in most orders."""
+    place = pool.now[FIRST] + pool.now[WAITING] - 1
+    while pool.queue[place] != job:
+        place -= 1
+    return int(place)
+
+
+@njit(inline="always")  # type: ignore[untyped-decorator]
+def _overtakes(jobs: Inputs, flags: Flags, pool: Pool, job: int, place: int, time: int) -> None:
     """Starts a job that is not the head of the queue."""
     if time + jobs.predicted[job] > pool.now[LATEST]:
         pool.now[SPARE] -= jobs.processors[job]
-    take_out(pool, place_of(pool, job))
+    take_out(pool, place)
     _start(jobs, flags, pool, job, time)
     pool.backfilled[job] = True
 

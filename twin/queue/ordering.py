@@ -6,7 +6,7 @@ while jobs wait are computed anew in every pass. `referee.py` sorts plainly.
 
 import numpy as np
 
-from ingest.core.compiled import njit, njit_inner
+from ingest.core.compiled import njit, njit_borrowing, njit_inner
 from ingest.core.units import NS_PER_S
 from twin.queue.pool import (
     ACCOUNT,
@@ -67,7 +67,7 @@ def take_out(pool: Pool, i: int) -> None:
             queue[j] = queue[j + 1]
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit_borrowing(cache=True, nogil=True)  # type: ignore[untyped-decorator]
 def sort(jobs: Inputs, flags: Flags, pool: Pool, time: int) -> None:
     """Computes the keys of waiting jobs at this time, and sorts the queue by them, then by submission."""
     queue, key, first, used = pool.queue, pool.key, pool.now[FIRST], pool.used
@@ -149,7 +149,7 @@ def _sort_from_scratch(pool: Pool) -> None:
     queue[first : first + len(waiting)] = waiting[np.argsort(pool.key[waiting], kind="mergesort")]
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit_borrowing(cache=True, nogil=True)  # type: ignore[untyped-decorator]
 def serve(jobs: Inputs, pool: Pool, job: int, time: int) -> None:
     """Lets what the user of a job has had grow with it, and what the account has had."""
     user, size, used = jobs.user[job], jobs.processors[job], pool.used
@@ -162,7 +162,7 @@ def serve(jobs: Inputs, pool: Pool, job: int, time: int) -> None:
         user = int(used[ACCOUNT, user])
 
 
-@njit_inner(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit_inner(borrowing=True, cache=True, nogil=True)  # type: ignore[untyped-decorator]
 def stop_serving(jobs: Inputs, pool: Pool, job: int, lasted: int) -> None:
     """Keeps what the user of a job has had by it, which ran so many nanoseconds, and the account."""
     user, size, used = jobs.user[job], jobs.processors[job], pool.used
@@ -177,7 +177,7 @@ def stop_serving(jobs: Inputs, pool: Pool, job: int, lasted: int) -> None:
         user = int(used[ACCOUNT, user])
 
 
-@njit_inner(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit_inner(borrowing=True, cache=True, nogil=True)  # type: ignore[untyped-decorator]
 def decayed(pool: Pool, user: int, time: int) -> float:
     """Returns the processor-seconds of a user, each worth exp(-decay x age)."""
     kept = np.exp(-pool.decay[0] * (time / NS_PER_S - pool.used[BASE, user]))

@@ -84,8 +84,11 @@ def windows_of(parts: list[PoolPart], heuristic: QueueRecipe) -> list[Window]:
             found.append(Window(PoolPart(done.jobs, part.processors), done.start_ns))
     kept = [one for one in found if one.log_slowdown >= TRIVIAL]
     if not kept:
+        busiest = max(found, key=lambda one: one.log_slowdown)
         raise UsageError(
-            f"there is nothing to learn: under {heuristic.name} no window of {WINDOW:,} jobs waits long "
-            "enough; take a log of a busier machine, or fewer --processors"
+            f"there is nothing to learn: under {heuristic.name} the geometric mean slowdown of the busiest "
+            f"{len(busiest.part.jobs):,} jobs is {np.exp(busiest.log_slowdown):.3f}, and learning takes "
+            f"{np.exp(TRIVIAL):.3f}; say fewer --processors than {busiest.part.processors:,}, or take the "
+            "log of a busier machine"
         )
     return kept

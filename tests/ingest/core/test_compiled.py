@@ -5,7 +5,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
+from numba.core.errors import TypingError
+from numpy.typing import NDArray
 
 from ingest.core import compiled
 from ingest.core.errors import StorageError
@@ -116,3 +119,23 @@ def test_a_function_for_compiled_callers_runs_there_and_says_so_to_python() -> N
     assert twice_and_one(4) == 9
     with pytest.raises(TypeError, match="twice is compiled for calls from compiled functions alone"):
         twice(4)
+
+
+def test_a_borrowing_function_calls_one_that_makes_arrays_and_makes_none_itself() -> None:
+    @compiled.njit  # type: ignore[untyped-decorator]
+    def sum_of_squares(values: NDArray[np.int64]) -> int:
+        return int((values * values).sum())
+
+    @compiled.njit_borrowing()  # type: ignore[untyped-decorator]
+    def one_more(values: NDArray[np.int64]) -> int:
+        values[0] += 1
+        return int(sum_of_squares(values))
+
+    @compiled.njit_borrowing()  # type: ignore[untyped-decorator]
+    def made(count: int) -> int:
+        return int(np.zeros(count, np.int64).sum())
+
+    values = np.array([2, 4])
+    assert (one_more(values), values.tolist()) == (25, [3, 4])
+    with pytest.raises(TypingError):
+        made(3)

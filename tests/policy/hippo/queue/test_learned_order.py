@@ -1,21 +1,26 @@
 """Training of an order: what choices cost, imitation, and improvement on queues where better exists."""
 
 from itertools import pairwise
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
 from ingest.core.errors import UsageError
+from ingest.readers import job_logs
 from policy.hippo.queue import imitation, network, ppo, training, windows
 from policy.hippo.queue.rollout import ROOM, accrued, rollout, starts
 from policy.hippo.queue.windows import PoolPart, Window, log_slowdown, windows_of
 from policy.queue.registry import recipe
+from replay.queueing import learning
 from twin.core.seeds import generator
 from twin.queue.jobs import Int, QueueJobs
 from twin.queue.metrics import bounded_slowdowns
+from twin.queue.rules import PREDICTSIM
 from twin.queue.scoring import trail_of
 from twin.queue.simulation import QueueSchedule, simulate
+from twin.workload.selection import select
 
 POOL = 10
 
@@ -146,10 +151,18 @@ def test_a_training_takes_one_thread_and_gives_the_others_back(monkeypatch: pyte
         torch.set_num_threads(before)
 
 
-def test_a_queue_without_waits_teaches_nothing() -> None:
+def test_a_queue_without_waits_teaches_nothing_and_a_smaller_machine_is_proposed() -> None:
     jobs = QueueJobs.of_seconds(np.arange(900) * 100, np.full(900, 50), np.full(900, 1))
-    with pytest.raises(UsageError, match="nothing to learn"):
+    with pytest.raises(UsageError, match=r"of the busiest 675 jobs is 1\.000.*fewer --processors than 4,"):
         training.train([PoolPart(jobs, 4)], "evolution", steps=1)
+
+
+def test_the_example_of_the_help_has_something_to_learn(repository: Path) -> None:
+    log = select(job_logs.read(repository / "examples/queue.swf"), PREDICTSIM, 32)
+    given, _ = windows.split(PoolPart(log.jobs.cut_at_estimate(), log.processors), learning.SHARE)
+    practised, _ = windows.split(given, training.PRACTISED)
+    for order in windows.ORDERS:
+        assert windows.windows_of([practised], recipe(f"{order}+easy")), order
 
 
 def test_best_order_is_that_of_the_lowest_geometric_mean() -> None:
