@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ingest.core.compiled import njit, njit_inner
+from ingest.core.compiled import njit_borrowing, njit_inner
 from ingest.core.errors import UsageError
 from twin.nodes.faults import CURSOR, Faults, block, ended_by, faults_of, interrupt, requeue, unblock
 from twin.nodes.outages import FAULT, NO_OUTAGES, UP
@@ -131,7 +131,7 @@ def play(
     return pool.start, pool.backfilled
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit_borrowing(cache=True, nogil=True)  # type: ignore[untyped-decorator]
 def _play(jobs: Inputs, flags: Flags, pool: Pool, site: ClusterState, faults: Faults) -> bool:
     """Runs until every job has ended; returns False if time runs out."""
     count, now, next_of = len(jobs.submit), pool.now, faults.counts
@@ -201,7 +201,7 @@ def _change_nodes(
     pool.now[ENDED], pool.now[SETTLED] = AFTER_OUTAGE, 0
 
 
-@njit_inner(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit_inner(borrowing=True, cache=True, nogil=True)  # type: ignore[untyped-decorator]
 def _count_task(site: ClusterState, job: int) -> None:
     """Counts the task of a job; the mix is made anew whenever the jobs have doubled."""
     tally = site.tally
@@ -215,13 +215,13 @@ def _count_task(site: ClusterState, job: int) -> None:
         site.rule.seen[:] = -1
 
 
-@njit_inner(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit_inner(borrowing=True, cache=True, nogil=True)  # type: ignore[untyped-decorator]
 def _move(nodes: Nodes, site: ClusterState, job: int, sign: int) -> None:
     """Takes the slots of a job on nodes (sign -1), or gives them back (sign 1)."""
     move(nodes, site.wants, site.class_of[job], site.slots[site.first[job] : site.first[job + 1]], sign)
 
 
-@njit_inner(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit_inner(borrowing=True, cache=True, nogil=True)  # type: ignore[untyped-decorator]
 def _free(site: ClusterState, job: int) -> None:
     """Gives back what a job holds."""
     _move(site.nodes, site, job, GIVE)
@@ -230,7 +230,7 @@ def _free(site: ClusterState, job: int) -> None:
     site.tally[CHANGED] += 1
 
 
-@njit_inner(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit_inner(borrowing=True, cache=True, nogil=True)  # type: ignore[untyped-decorator]
 def _end(jobs: Inputs, flags: Flags, pool: Pool, site: ClusterState) -> None:
     """Ends the running job that ends first, of several the one that started first."""
     now = pool.now
@@ -244,7 +244,7 @@ def _end(jobs: Inputs, flags: Flags, pool: Pool, site: ClusterState) -> None:
     now[ENDED], now[SETTLED] = max(now[ENDED], AFTER_END), 0
 
 
-@njit_inner(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit_inner(borrowing=True, cache=True, nogil=True)  # type: ignore[untyped-decorator]
 def _fits(site: ClusterState, kind: int) -> bool:
     """Returns True if a class can be placed now; what did not fit is not asked again until something is
     free."""
@@ -256,7 +256,7 @@ def _fits(site: ClusterState, kind: int) -> bool:
     return False
 
 
-@njit_inner(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit_inner(borrowing=True, cache=True, nogil=True)  # type: ignore[untyped-decorator]
 def _put(site: ClusterState, job: int) -> None:
     """Places a job that fits."""
     slots = site.slots[site.first[job] : site.first[job + 1]]
@@ -264,14 +264,14 @@ def _put(site: ClusterState, job: int) -> None:
     site.tally[CHANGED] += 1
 
 
-@njit_inner(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit_inner(borrowing=True, cache=True, nogil=True)  # type: ignore[untyped-decorator]
 def _start(jobs: Inputs, flags: Flags, pool: Pool, job: int, time: int) -> None:
     """Starts a job that has its place, and takes it out of the queue."""
     take_out(pool, place_of(pool, job))
     run(jobs, flags, pool, job, time)
 
 
-@njit_inner(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit_inner(borrowing=True, cache=True, nogil=True)  # type: ignore[untyped-decorator]
 def _pass(jobs: Inputs, flags: Flags, pool: Pool, site: ClusterState, time: int, new: int) -> None:
     """One scheduling pass; `new` is the job whose submission is all that happened, else -1."""
     now, queue = pool.now, pool.queue
@@ -332,7 +332,7 @@ def _overtake(jobs: Inputs, flags: Flags, pool: Pool, site: ClusterState, time: 
     return overtaken
 
 
-@njit_inner(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit_inner(borrowing=True, cache=True, nogil=True)  # type: ignore[untyped-decorator]
 def _overtakes(jobs: Inputs, flags: Flags, pool: Pool, site: ClusterState, job: int, time: int) -> bool:
     """Starts a job that is not the head, if it fits and does not delay the head; returns True if it did."""
     now, kind, tally = pool.now, site.class_of[job], site.tally
@@ -356,7 +356,7 @@ def _overtakes(jobs: Inputs, flags: Flags, pool: Pool, site: ClusterState, job: 
     return True
 
 
-@njit_inner(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit_inner(borrowing=True, cache=True, nogil=True)  # type: ignore[untyped-decorator]
 def _reserve(flags: Flags, pool: Pool, site: ClusterState, head: int) -> None:
     """Finds when a job fits, by the predicted ends; leaves the nodes as they are then. If it fits on no nodes
     that are not out, nobody is late for it."""
@@ -372,7 +372,7 @@ def _reserve(flags: Flags, pool: Pool, site: ClusterState, head: int) -> None:
     now[LATEST] = NOT_YET
 
 
-@njit_inner(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit_inner(borrowing=True, cache=True, nogil=True)  # type: ignore[untyped-decorator]
 def _book(jobs: Inputs, site: ClusterState, job: int, time: int) -> None:
     """Gives a waiting job the earliest place."""
     book(
