@@ -43,7 +43,7 @@ from twin.queue.pool import (
 from twin.queue.reservations import NOT_YET
 
 
-@njit_inner(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit_inner(borrowing=True, cache=True, nogil=True)  # type: ignore[untyped-decorator]
 def _fits(site: ClusterState, kind: int) -> bool:
     """Returns True if a class can be placed now; what did not fit is not asked again until something is
     free."""
@@ -55,7 +55,7 @@ def _fits(site: ClusterState, kind: int) -> bool:
     return False
 
 
-@njit_inner(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit_inner(borrowing=True, cache=True, nogil=True)  # type: ignore[untyped-decorator]
 def _put(site: ClusterState, job: int) -> None:
     """Places a job that fits."""
     slots = site.slots[site.first[job] : site.first[job + 1]]
@@ -63,14 +63,14 @@ def _put(site: ClusterState, job: int) -> None:
     site.tally[CHANGED] += 1
 
 
-@njit_inner(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit_inner(borrowing=True, cache=True, nogil=True)  # type: ignore[untyped-decorator]
 def _start(jobs: Inputs, flags: Flags, pool: Pool, job: int, time: int) -> None:
     """Starts a job that has its place, and takes it out of the queue."""
     take_out(pool, place_of(pool, job))
     run(jobs, flags, pool, job, time)
 
 
-@njit_inner(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit_inner(borrowing=True, cache=True, nogil=True)  # type: ignore[untyped-decorator]
 def run_pass(jobs: Inputs, flags: Flags, pool: Pool, site: ClusterState, time: int, new: int) -> None:
     """One scheduling pass; `new` is the job whose submission is all that happened, else -1."""
     now, queue = pool.now, pool.queue
@@ -131,7 +131,7 @@ def _overtake(jobs: Inputs, flags: Flags, pool: Pool, site: ClusterState, time: 
     return overtaken
 
 
-@njit_inner(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit_inner(borrowing=True, cache=True, nogil=True)  # type: ignore[untyped-decorator]
 def _overtakes(jobs: Inputs, flags: Flags, pool: Pool, site: ClusterState, job: int, time: int) -> bool:
     """Starts a job that is not the head, if it fits and does not delay the head; returns True if it did."""
     now, kind, tally = pool.now, site.class_of[job], site.tally
@@ -156,7 +156,7 @@ def _overtakes(jobs: Inputs, flags: Flags, pool: Pool, site: ClusterState, job: 
     return True
 
 
-@njit_inner(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit_inner(borrowing=True, cache=True, nogil=True)  # type: ignore[untyped-decorator]
 def _reserve(flags: Flags, pool: Pool, site: ClusterState, head: int) -> None:
     """Finds when a job fits, by the predicted ends; leaves the nodes as they are then. If it fits on no nodes
     that are not out, nobody is late for it."""
@@ -172,7 +172,7 @@ def _reserve(flags: Flags, pool: Pool, site: ClusterState, head: int) -> None:
     now[LATEST] = NOT_YET
 
 
-@njit_inner(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit_inner(borrowing=True, cache=True, nogil=True)  # type: ignore[untyped-decorator]
 def _book(jobs: Inputs, site: ClusterState, job: int, time: int) -> None:
     """Gives a waiting job the earliest place."""
     book(

@@ -62,13 +62,13 @@ def site_of(
     )  # fmt: skip
 
 
-@njit_inner(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit_inner(borrowing=True, cache=True, nogil=True)  # type: ignore[untyped-decorator]
 def move_job(nodes: Nodes, site: ClusterState, job: int, sign: int) -> None:
     """Takes the slots of a job on nodes (sign -1), or gives them back (sign 1)."""
     move(nodes, site.wants, site.class_of[job], site.slots[site.first[job] : site.first[job + 1]], sign)
 
 
-@njit_inner(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit_inner(borrowing=True, cache=True, nogil=True)  # type: ignore[untyped-decorator]
 def free(site: ClusterState, job: int) -> None:
     """Gives back what a job holds."""
     move_job(site.nodes, site, job, GIVE)

@@ -10,13 +10,13 @@ from typing import Any
 
 import numpy as np
 
-from ingest.core.compiled import njit, njit_inner
+from ingest.core.compiled import njit_borrowing, njit_inner
 from twin.placement.demands import Mix
 from twin.placement.nodes import Nodes
 from twin.placement.recipe import Int
 
 
-@njit_inner(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit_inner(borrowing=True, cache=True, nogil=True)  # type: ignore[untyped-decorator]
 def fragments(left: Any, gpus: int, cpu: int, model: int, mix: Mix) -> int:
     """Returns the fragments of a node with so much left of each GPU and of its CPU, summed over the jobs."""
     free = 0
@@ -40,7 +40,7 @@ def fragments(left: Any, gpus: int, cpu: int, model: int, mix: Mix) -> int:
     return int(found)
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit_borrowing(cache=True, nogil=True)  # type: ignore[untyped-decorator]
 def of_node(nodes: Nodes, n: int, mix: Mix) -> int:
     """Returns the fragments of a node as it is."""
     return int(fragments(nodes.left[n], nodes.gpus[n], nodes.cpu[n], nodes.model[n], mix))

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ingest.core.compiled import njit, njit_inner
+from ingest.core.compiled import njit_borrowing, njit_inner
 from twin.placement.cluster import MILLI, NodeCluster
 from twin.placement.demands import Wants
 from twin.placement.recipe import CONSOLIDATED, RACK, SCATTERED, Int
@@ -102,7 +102,7 @@ def assign(nodes: Nodes, other: Nodes) -> None:
     nodes.held[:], nodes.whole_of[:] = other.held, other.whole_of
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit_borrowing(cache=True, nogil=True)  # type: ignore[untyped-decorator]
 def take(nodes: Nodes, wants: Wants, kind: int, slot: int, sign: int) -> None:
     """Takes a slot for a job of a class (sign -1), or gives it back (sign 1)."""
     width = nodes.left.shape[1]
@@ -124,7 +124,7 @@ def take(nodes: Nodes, wants: Wants, kind: int, slot: int, sign: int) -> None:
         nodes.whole_of[nodes.model[n], nodes.whole[n]] += 1
 
 
-@njit_inner(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit_inner(borrowing=True, cache=True, nogil=True)  # type: ignore[untyped-decorator]
 def find_able(nodes: Nodes, wants: Wants, kind: int, gpus: int, model: int, rack: int, most: int) -> int:
     """Writes the first nodes, `most` at most, that can hold so many GPUs of a job into `nodes.able`; returns
     how many. `model` -1 is any that the job accepts, `rack` -1 any."""
@@ -158,7 +158,7 @@ def find_able(nodes: Nodes, wants: Wants, kind: int, gpus: int, model: int, rack
     return found
 
 
-@njit_inner(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit_inner(borrowing=True, cache=True, nogil=True)  # type: ignore[untyped-decorator]
 def rooms(nodes: Nodes, wants: Wants, kind: int, model: int) -> int:
     """Returns how many whole GPUs of a job the nodes of a model can hold, one by one."""
     cpu, memory, found = wants.cpu[kind], wants.memory[kind], 0
@@ -179,7 +179,7 @@ def rooms(nodes: Nodes, wants: Wants, kind: int, model: int) -> int:
     return int(found)
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit_borrowing(cache=True, nogil=True)  # type: ignore[untyped-decorator]
 def single(nodes: Nodes, wants: Wants, kind: int) -> bool:
     """Returns True if a job of a class lies on one node: it is not larger than a node of a model that it
     accepts."""
@@ -189,7 +189,7 @@ def single(nodes: Nodes, wants: Wants, kind: int) -> bool:
     return bool(wants.gpus[kind] == 0)
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit_borrowing(cache=True, nogil=True)  # type: ignore[untyped-decorator]
 def could(nodes: Nodes, wants: Wants, kind: int, gang: int) -> bool:
     """Returns True if a job of a class can be placed now."""
     gpus = wants.gpus[kind]
@@ -206,7 +206,7 @@ def could(nodes: Nodes, wants: Wants, kind: int, gang: int) -> bool:
     return bool(find_able(nodes, wants, kind, gpus, ANY, ANY, ONE) == 1)
 
 
-@njit_inner(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit_inner(borrowing=True, cache=True, nogil=True)  # type: ignore[untyped-decorator]
 def gang_place(nodes: Nodes, wants: Wants, kind: int, gang: int) -> tuple[int, int]:
     """Returns the first model of the cluster whose nodes can hold a gang, and the rack (-1: any); -1 as model
     if there is none."""
@@ -224,7 +224,7 @@ def gang_place(nodes: Nodes, wants: Wants, kind: int, gang: int) -> tuple[int, i
     return -1, -1
 
 
-@njit_inner(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit_inner(borrowing=True, cache=True, nogil=True)  # type: ignore[untyped-decorator]
 def _model_could(nodes: Nodes, wants: Wants, kind: int, model: int, scattered: bool) -> bool:
     """Returns True if the nodes of a model can hold a gang: whole nodes and one with the rest, or GPUs one by
     one."""
@@ -237,7 +237,7 @@ def _model_could(nodes: Nodes, wants: Wants, kind: int, model: int, scattered: b
     return bool(rest == 0 or find_able(nodes, wants, kind, rest, model, ANY, full + 1) == full + 1)
 
 
-@njit_inner(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit_inner(borrowing=True, cache=True, nogil=True)  # type: ignore[untyped-decorator]
 def _rack_for(nodes: Nodes, wants: Wants, kind: int, model: int) -> int:
     """Returns the rack that can hold a gang on nodes of a model and has the least free there, of equals the
     first; -1 if none can. Large free racks are left for large jobs (best fit).
