@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ingest.core.compiled import njit_borrowing, njit_inner
+from ingest.core.compiled import njit, njit_borrowing, njit_inner
 from twin.placement.cluster import MILLI, NodeCluster
 from twin.placement.demands import Wants
 from twin.placement.recipe import CONSOLIDATED, RACK, SCATTERED, Int
