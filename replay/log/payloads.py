@@ -402,7 +402,7 @@ class RenewalRequested(Payload):
 
 
 class RunContinued(Payload):
-    """What a run of a service begins with that takes the place of another: what was known at its end."""
+    """A run of a service takes the place of another, and begins with all that was known at its end."""
 
     after: str = Field(description="the run whose place it takes")
     client: str = Field(description="name of the token that asked for it; empty: the service's clock")

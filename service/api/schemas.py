@@ -66,7 +66,7 @@ class Mode(Body):
 
 
 class RollbackBody(Body):
-    """Why the plan before is ordered, or the run renewed."""
+    """A reason for which the plan before is ordered, or the run renewed."""
 
     reason: Reason = ""
     job: Annotated[str, Field(max_length=200)] = ""  # the one of several that goes back

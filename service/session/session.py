@@ -86,11 +86,11 @@ class Session(SessionRequests):
         self.run_id, self.header, self.setup, self.notes, *_ = self._resumed
         self._before: Json | None = None
         """What the run before has handed over to this one."""
-        self._told, self._mode = list[Json](), settings.mode
+        self._queued, self._mode = list[Json](), settings.mode
         """Changes of the queue that the first facts of a renewed run repeat, and its mode."""
         self._renewal: Json | None = None  # that was asked for
         self.renewals: list[Future[Json]] = []
-        """Who is told when the new run has begun."""
+        """Answered when the new run has begun."""
         jobs = {one.name: one.spec for one in self.setup.jobs} or {"": self.setup.job}
         self.reader = ItemReader({name: self.setup.estimator(spec) for name, spec in jobs.items()})
         self.published = Published()
@@ -201,7 +201,7 @@ class Session(SessionRequests):
         self._before = renewal.handed_over(
             self.run_id, requested, self.world, self.state, self.accounts, self.intake, origin_ns - ended_ns
         )
-        self._told, self._mode = self.jobs.carried(), self.world.mode
+        self._queued, self._mode = self.jobs.carried(), self.world.mode
         digest = checkpoint_registry.resolve(self.store, self.settings.policy, None)
         self.header = _header(self.setup, self.settings, digest, origin_ns)
         new = resumption.new_id(self.store, self.header, self.setup)
@@ -256,7 +256,7 @@ class Session(SessionRequests):
         return 0 < to_ns(limit_s) <= age_ns and all(job.preemptible for job in self.world.active)
 
     def _remember(self, fact: Fact) -> None:
-        """Takes what clients told, as it is in the log or will be."""
+        """Takes what clients said, as it is in the log or will be."""
         if fact.type == "telemetry_received":
             self.intake.remember(fact)
         elif fact.type == "jobs_changed":
@@ -268,25 +268,25 @@ class Session(SessionRequests):
 
     def _openings(self, clock: LiveClock) -> Iterator[Fact]:
         """Yields the first facts of a new run: what the run before knew; its jobs go on waiting."""
-        told, left = self._told, self._resumed.left
+        queued, left = self._queued, self._resumed.left
         if self._before is None:
             before = [] if left is None else list(RunReader(run_index.folder(self.store, left)).events())
-            told = self.jobs.opening(before, self.intake.epoch_ns(clock.now_ns()))
+            queued = self.jobs.opening(before, self.intake.epoch_ns(clock.now_ns()))
             if left is not None:
-                names = [change["id"] for change in told] if self.setup.jobs else [""]
+                names = [change["id"] for change in queued] if self.setup.jobs else [""]
                 orders = renewal.next_orders(before, names)
                 gpus = [domain.gpus for domain in self.setup.cluster.domains]
                 self._before = renewal.left_behind(left, self.notes[0], orders, gpus)
         else:
-            self.jobs.take(told)
+            self.jobs.take(queued)
         if self._before is None:
             yield Fact(clock.now_ns(), "decision_requested", {"by": "start", "client": ""})
         else:
             known = Fact(clock.now_ns(), "run_continued", self._before)
             self._remember(known)
             yield known
-        if told and not (self.setup.jobs and self._before):  # such jobs were handed over
-            yield Fact(clock.now_ns(), "jobs_changed", {"client": "", "changes": told})
+        if queued and not (self.setup.jobs and self._before):  # such jobs were handed over
+            yield Fact(clock.now_ns(), "jobs_changed", {"client": "", "changes": queued})
         if self._mode != "shadow":
             renewed = self._before is not None and left is None
             reason = "as before" if renewed else "the service was started so"
