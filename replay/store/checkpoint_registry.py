@@ -15,9 +15,11 @@ from ingest.core.errors import DamageError, NotFoundError
 from ingest.core.terminal import clipped
 from policy.core import registry
 from policy.hippo.networks import checkpoint_file
-from replay.store.checkpoint_objects import POINTER, CheckpointObjects
+from replay.store import checkpoint_objects
+from replay.store.checkpoint_objects import CheckpointObjects
 from replay.store.layout import CHECKPOINTS
 
+POINTER = checkpoint_objects.POINTER
 SCHEMA = "twin.active/1"
 DIGEST = re.compile(r"[0-9a-f]{8,64}")
 FILE = re.compile(r"hippo-([0-9a-f]{8,64})\.pt")
