@@ -18,6 +18,7 @@ from ingest.core.compiled import njit, njit_inner
 from ingest.core.errors import UsageError
 from twin.nodes.faults import CURSOR, Faults, block, ended_by, faults_of, interrupt, requeue, unblock
 from twin.nodes.outages import FAULT, NO_OUTAGES, UP
+from twin.nodes.sleeping import Sleepers, enter, leave, sleepers, waking
 from twin.placement.bookings import Bookings, book, cancel, move, none_booked
 from twin.placement.choosing import Chooser, chooser, put, uncached
 from twin.placement.cluster import NodeCluster
@@ -64,7 +65,7 @@ NOBODY, BEGINNING = np.int64(-1), np.int64(0)
 class ClusterState(NamedTuple):
     """The nodes, their future when the head of the queue starts, what jobs ask for, the mix of tasks and the
     rule of placement; the class of each job, its slots from `first` on; the states in which a class did not
-    fit, and would have delayed the head; jobs submitted of each task; what is booked for later."""
+    fit, and would have delayed the head; jobs submitted of each task; what is booked for later; sleep."""
 
     nodes: Nodes
     future: Nodes
@@ -79,12 +80,14 @@ class ClusterState(NamedTuple):
     counts: Int
     tally: Int
     booked: Bookings
+    sleep: Sleepers
 
 
 def site_of(
-    cluster: NodeCluster, demands: Demands, placement: PlacementRecipe, seed: int = 0
-) -> ClusterState:
-    """Returns idle nodes, and jobs without places."""
+    cluster: NodeCluster, demands: Demands, placement: PlacementRecipe, seed: int = 0,
+    sleep: Sleepers | None = None,
+) -> ClusterState:  # fmt: skip
+    """Returns idle nodes, and jobs without places; nodes sleep as `sleep` says."""
     kinds, wants = len(demands.wants.gpus), demands.wants
     sizes = np.maximum(wants.gpus, 1)[demands.class_of]
     first = np.concatenate(([0], np.cumsum(sizes))).astype(np.int64)
@@ -96,6 +99,7 @@ def site_of(
         np.full(int(first[-1]), -1, np.int64), np.full(kinds, -1, np.int64), np.full(kinds, -1, np.int64),
         np.zeros(len(tasks.gpus), np.int64), np.array([0, 0, 0, 1, -1], np.int64),
         none_booked(cluster, len(demands.class_of)),
+        sleep or sleepers(None, len(cluster), np.zeros(len(demands.class_of), np.int64)),
     )  # fmt: skip
 
 
@@ -119,7 +123,7 @@ def play(
         UsageError: the last jobs would start later than a time can be.
     """
     inputs = inputs_of(jobs, predicted, keys)
-    if faults is not None:  # what jobs have still to run changes
+    if faults is not None or site.sleep.wake:  # how long jobs have still to run changes
         inputs = inputs._replace(run=inputs.run.copy(), predicted=inputs.predicted.copy())
     faults = faults or faults_of(NO_OUTAGES, len(site.nodes.gpus))
     pool = idle_queue(1, keys, int(inputs.user.max(initial=0)) + 1)
@@ -158,7 +162,7 @@ def _play(jobs: Inputs, flags: Flags, pool: Pool, site: ClusterState, faults: Fa
                 _count_task(site, arrived)
                 arrived += 1
             else:
-                _end(jobs, flags, pool, site)
+                _end(jobs, flags, pool, site, time)
             submission = jobs.submit[arrived] if arrived < count else NOT_YET
             end = pool.end_at[now[RUNNING] - 1] if now[RUNNING] else NOT_YET
             if flags.passes_each_event or min(submission, end) > time:
@@ -188,7 +192,7 @@ def _change_nodes(
             block(site.nodes, n)
         if kind == FAULT:
             for job in ended_by(pool, site.first, site.slots, width, n, time):
-                held = site.slots[site.first[job] : site.first[job + 1]]
+                held = _slots(site, job)
                 if flags.usage:
                     stop_serving(jobs, pool, job, time - pool.start[job])
                 if not pool.released[job]:
@@ -216,9 +220,15 @@ def _count_task(site: ClusterState, job: int) -> None:
 
 
 @njit_inner(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+def _slots(site: ClusterState, job: int) -> Int:
+    """Returns the slots of a job."""
+    return site.slots[site.first[job] : site.first[job + 1]]
+
+
+@njit_inner(cache=True, nogil=True)  # type: ignore[untyped-decorator]
 def _move(nodes: Nodes, site: ClusterState, job: int, sign: int) -> None:
     """Takes the slots of a job on nodes (sign -1), or gives them back (sign 1)."""
-    move(nodes, site.wants, site.class_of[job], site.slots[site.first[job] : site.first[job + 1]], sign)
+    move(nodes, site.wants, site.class_of[job], _slots(site, job), sign)
 
 
 @njit_inner(cache=True, nogil=True)  # type: ignore[untyped-decorator]
@@ -231,7 +241,7 @@ def _free(site: ClusterState, job: int) -> None:
 
 
 @njit_inner(cache=True, nogil=True)  # type: ignore[untyped-decorator]
-def _end(jobs: Inputs, flags: Flags, pool: Pool, site: ClusterState) -> None:
+def _end(jobs: Inputs, flags: Flags, pool: Pool, site: ClusterState, time: int) -> None:
     """Ends the running job that ends first, of several the one that started first."""
     now = pool.now
     now[RUNNING] -= 1
@@ -239,6 +249,7 @@ def _end(jobs: Inputs, flags: Flags, pool: Pool, site: ClusterState) -> None:
     if not pool.released[job]:
         forget(pool, job)
         _free(site, job)
+    leave(site.sleep, _slots(site, job), site.nodes.left.shape[1], time)
     if flags.usage:
         stop_serving(jobs, pool, job, jobs.run[job])
     now[ENDED], now[SETTLED] = max(now[ENDED], AFTER_END), 0
@@ -259,14 +270,26 @@ def _fits(site: ClusterState, kind: int) -> bool:
 @njit_inner(cache=True, nogil=True)  # type: ignore[untyped-decorator]
 def _put(site: ClusterState, job: int) -> None:
     """Places a job that fits."""
-    slots = site.slots[site.first[job] : site.first[job + 1]]
-    put(site.nodes, site.wants, site.class_of[job], site.mix, site.rule, job, slots)
+    put(site.nodes, site.wants, site.class_of[job], site.mix, site.rule, job, _slots(site, job))
     site.tally[CHANGED] += 1
 
 
 @njit_inner(cache=True, nogil=True)  # type: ignore[untyped-decorator]
-def _start(jobs: Inputs, flags: Flags, pool: Pool, job: int, time: int) -> None:
-    """Starts a job that has its place, and takes it out of the queue."""
+def _waking(site: ClusterState, job: int, time: int) -> int:
+    """Returns how long a job that has its place waits for its nodes."""
+    return int(waking(site.sleep, _slots(site, job), site.nodes.left.shape[1], time))
+
+
+@njit_inner(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+def _start(jobs: Inputs, flags: Flags, pool: Pool, site: ClusterState, job: int, time: int) -> None:
+    """Starts a job that has its place, and takes it out of the queue; its run is longer by the time in which
+    its nodes wake."""
+    wakes = _waking(site, job, time)
+    if wakes:
+        site.sleep.woke[job] = wakes
+        jobs.run[job] += wakes
+        jobs.predicted[job] += wakes
+    enter(site.sleep, _slots(site, job), site.nodes.left.shape[1])
     take_out(pool, place_of(pool, job))
     run(jobs, flags, pool, job, time)
 
@@ -296,7 +319,7 @@ def _pass(jobs: Inputs, flags: Flags, pool: Pool, site: ClusterState, time: int,
         if not _fits(site, site.class_of[job]):
             break
         _put(site, job)
-        _start(jobs, flags, pool, job, time)
+        _start(jobs, flags, pool, site, job, time)
         now[CHOSEN] = -1
     if now[WAITING]:
         overtaken = _overtake(jobs, flags, pool, site, time)
@@ -341,6 +364,12 @@ def _overtakes(jobs: Inputs, flags: Flags, pool: Pool, site: ClusterState, job: 
         return False
     before = tally[CHANGED]
     _put(site, job)
+    if not late and time + jobs.predicted[job] + _waking(site, job, time) > now[LATEST]:
+        late = True
+        if not flags.spares:
+            _move(site.nodes, site, job, GIVE)
+            tally[CHANGED] = before
+            return False
     if late:
         _move(site.future, site, job, TAKE)
         head = now[CHOSEN] if now[CHOSEN] >= 0 else pool.queue[now[FIRST]]
@@ -351,7 +380,7 @@ def _overtakes(jobs: Inputs, flags: Flags, pool: Pool, site: ClusterState, job: 
             if site.rule.code != RANDOM:  # where a job of the class lies is drawn for each
                 site.delaying[kind] = before
             return False
-    _start(jobs, flags, pool, job, time)
+    _start(jobs, flags, pool, site, job, time)
     pool.backfilled[job] = True
     return True
 
@@ -406,5 +435,5 @@ def _start_booked(jobs: Inputs, flags: Flags, pool: Pool, site: ClusterState, ti
             continue
         cancel(booked, job, TAKE)
         _move(site.nodes, site, job, TAKE)
-        _start(jobs, flags, pool, job, time)
+        _start(jobs, flags, pool, site, job, time)
         pool.backfilled[job] = behind
