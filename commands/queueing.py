@@ -104,6 +104,8 @@ def queue(out: Output, /, **said: Any) -> None:
       twin queue examples/sessions.swf -p fcfs -p easy --dependencies
       twin queue examples/queue.swf --nodes "6 x 8 A100-80, 4 x 8 V100" --placement packing
       twin queue examples/queue.swf -p easy --nodes "10 x 8 V100" --mtbf-h 200 --checkpoint-interval-s 1800
+      twin queue examples/queue.swf -p srtf --nodes "10 x 8 V100" --mtbf-h 200 --notice-s 10
+      twin queue examples/queue.swf -p easy --nodes "10 x 8 V100" --sleep-after 10min --wake-time 2min
       twin queue examples/queue.swf -p easy --solve gpus --target p95_wait=1h
     """
     outages = OutageWords(**{name: said.pop(name) for name in OutageWords.__slots__})
@@ -164,7 +166,8 @@ def _with_power(out: Output, asked: QueueQuestion) -> None:
         if asked.nodes is not None:
             found = compare_on_nodes_with_power(
                 asked.jobs, asked.nodes, choices, asked.policies, asked.placements,
-                prediction=asked.prediction, rules=asked.held, owner=words.ledger, progress=progress,
+                prediction=asked.prediction, rules=asked.held, owner=words.ledger, sleep=words.sleep,
+                progress=progress,
             )  # fmt: skip
         else:
             found = compare_with_power(

@@ -109,9 +109,9 @@ def scheduling_pass(jobs: Inputs, flags: Flags, pool: Pool, site: ClusterState, 
 
 
 @njit  # type: ignore[untyped-decorator]
-def end_next(jobs: Inputs, flags: Flags, pool: Pool, site: ClusterState) -> None:
+def end_next(jobs: Inputs, flags: Flags, pool: Pool, site: ClusterState, time: int) -> None:
     """Ends the job that ends next."""
-    kernel.end_next(jobs, flags, pool, site)
+    kernel.end_next(jobs, flags, pool, site, time)
 
 
 def pass_times(policy: str, place: str) -> Float:
@@ -135,7 +135,7 @@ def pass_times(policy: str, place: str) -> Float:
             return np.array(found)
         time = int(pool.end_at[pool.now[RUNNING] - 1])
         pool.now[ENDED] = 0
-        end_next(inputs, flags, pool, site)
+        end_next(inputs, flags, pool, site, time)
 
 
 def passes() -> str:

@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Any, Literal
 import click
 
 from ingest.core.errors import UsageError
+from ingest.core.units import to_ns
 
 if TYPE_CHECKING:  # a command loads only what it needs
+    from twin.power.node_sleep import NodeSleep
     from twin.power.powered_queue import PowerChoices
 
 _WATTS = {"": 1.0, "w": 1.0, "kw": 1e3, "mw": 1e6}
@@ -42,6 +44,12 @@ _OPTIONS = (
         "--signal-forecast", type=click.Choice(["yesterday", "actual"]), default="yesterday",
         help="What is known of hours to come: those of the last day, or themselves [yesterday].",
     ),
+    click.option(
+        "--sleep-after", metavar="TIME", help="With --nodes: a node without jobs sleeps after it, as 10min."
+    ),
+    click.option("--sleep-power", type=float, metavar="W", help="Watts of a GPU of a node that sleeps [0]."),
+    click.option("--wake-time", metavar="TIME", help="Jobs wait so long for nodes that sleep, as 2min [0s]."),
+    click.option("--wake-power", type=float, metavar="W", help="Watts of a GPU as its node wakes [idle]."),
     click.option("--ledger", type=click.Choice(["user", "group"]), help="Accounts of energy, carbon, money."),
 )  # fmt: skip
 ASKS = (
@@ -55,6 +63,10 @@ ASKS = (
     "carbon",
     "price",
     "defer",
+    "sleep_after",
+    "sleep_power",
+    "wake_time",
+    "wake_power",
     "ledger",
 )
 """Options each of which asks for power."""
@@ -84,6 +96,10 @@ class PowerWords:
     defer: Literal["carbon", "price"] | None
     max_delay: float
     signal_forecast: Literal["yesterday", "actual"]
+    sleep_after: str | None
+    sleep_power: float | None
+    wake_time: str | None
+    wake_power: float | None
     ledger: Literal["user", "group"] | None
 
     @property
@@ -96,6 +112,30 @@ class PowerWords:
         """True if an option says what power a processor has."""
         words = (self.gpu, self.idle_power, self.busy_power, self.supplies)
         return any(one is not None for one in words)
+
+    @property
+    def sleep(self) -> "NodeSleep | None":
+        """Times after which nodes sleep and wake, and what they draw then; None: they never do.
+
+        Raises:
+            UsageError: words that mean nothing, or not together.
+        """
+        from twin.nodes.sleeping import SleepRule
+        from twin.power.node_sleep import NodeSleep
+        from twin.power.site_power import MW_PER_W
+
+        if self.sleep_after is None:
+            if any(one is not None for one in (self.sleep_power, self.wake_time, self.wake_power)):
+                raise UsageError(
+                    "--sleep-power, --wake-time and --wake-power are of nodes that sleep: add --sleep-after"
+                )
+            return None
+        if self.wake_power is not None and self.wake_time is None:
+            raise UsageError("--wake-power is drawn for the time of --wake-time: add it")
+        wakes_s = 0.0 if self.wake_time is None else seconds(self.wake_time, "--wake-time")
+        rule = SleepRule(to_ns(seconds(self.sleep_after, "--sleep-after")), to_ns(wakes_s))
+        wake_mw = None if self.wake_power is None else round(self.wake_power * MW_PER_W)
+        return NodeSleep(rule, round((self.sleep_power or 0.0) * MW_PER_W), wake_mw)
 
     def choices(self, store: Path) -> "PowerChoices":
         """Returns what they mean.
@@ -150,6 +190,18 @@ def watts(said: str, option: str) -> float:
     if not found or found[2] not in _WATTS:
         raise UsageError(f"{option} {said!r}: give a power, as 250kW (W, kW or MW)")
     return float(found[1]) * _WATTS[found[2]]
+
+
+def seconds(said: str, option: str) -> float:
+    """Returns seconds of words such as 10min, 90 s or 1h.
+
+    Raises:
+        UsageError: they mean none.
+    """
+    found = re.fullmatch(_NUMBER + r"(s|min|h)", said.strip().lower())
+    if not found:
+        raise UsageError(f"{option} {said!r}: give a time, as 10min (s, min or h)")
+    return float(found[1]) * _SECONDS[found[2]]
 
 
 def ramp(said: str) -> tuple[float, float]:

@@ -173,6 +173,8 @@ class QueueQuestion:
         self._check_dependencies()
         if self.power.asked and (self.solve is not None or self.measured is not None):
             raise UsageError("options of power go without --solve and --profiles")
+        if self.power.sleep is not None and self.nodes is None:
+            raise UsageError("--sleep-after: one pool of processors has no nodes that sleep; add --nodes")
         if self.nodes is not None:
             self._check_nodes()
         if self.target is not None and (self.keep or len(self.placements) > 1):

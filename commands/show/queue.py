@@ -215,7 +215,11 @@ def with_power(console: Console, found: "PoweredComparison") -> None:
         f"{log.name}: {len(log.jobs):,} jobs on {log.processors:,} processors of {idle_w:g} to {busy_w:g} W "
         f"({chosen.model.name}), prediction {found.prediction}"
     )
-    console.table(title, POWER_COLUMNS, [_power_row(one) for one in found.results])
+    if found.sleep is None:
+        console.table(title, POWER_COLUMNS, [_power_row(one) for one in found.results])
+    else:
+        rows = [(*_power_row(one), *_sleep_cells(one)) for one in found.results]
+        console.table(title, (*POWER_COLUMNS, "asleep GPU h", "wakes", "wake s"), rows)
     for one in found.results:
         if one.ledger:
             limits = ", limits kept" if one.limited else ""
@@ -243,6 +247,11 @@ def _power_row(one: "PoweredResult") -> tuple[object, ...]:
         *(ramp.rise_w / 1e3 for ramp in power.ramps[1:]), power.carbon_kg, power.cost_usd,
         100 * power.deferred,
     )  # fmt: skip
+
+
+def _sleep_cells(one: "PoweredResult") -> tuple[object, ...]:
+    slept = one.slept
+    return () if slept is None else (slept.gpu_h, slept.wakes, slept.avg_wake_s)
 
 
 def _left_out(console: Console, log: "LogJobs | NodeJobs") -> None:

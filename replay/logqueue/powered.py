@@ -1,13 +1,14 @@
 """Several schedulers on the jobs of one log with the power of the site: what a limit costs in waiting."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from itertools import product
 from pathlib import Path
 from typing import Any
 
 from ingest.core.errors import UsageError
 from ingest.core.progress import SILENT, Progress
+from ingest.core.units import NS_PER_S
 from ingest.readers import job_logs
 from ingest.readers.clusters.swf_log import SwfLog
 from ingest.readers.job_logs import LakeJobs
@@ -17,17 +18,40 @@ from replay.logqueue import logged_power, on_nodes, run_events
 from replay.logqueue.comparison import USUAL, read_to_json
 from replay.logqueue.logged_power import NO_OWNER, owners_of
 from replay.logqueue.run_events import NO_ORIGIN, QueueOrigin
-from twin.nodes.on_nodes import simulate_on_nodes
+from twin.nodes.on_nodes import NodeSchedule, simulate_on_nodes
 from twin.power.accounts import Account, accounts, charged
 from twin.power.conversion import SUPPLIES
 from twin.power.figures import PowerFigures, power_figures
 from twin.power.node_power import mean_power, node_site_power
+from twin.power.node_sleep import NodeSleep, asleep
 from twin.power.powered_queue import Owner, PowerChoices, PoweredSchedule, simulate_with_power
 from twin.power.site_power import MW_PER_W
 from twin.queue.jobs import UNKNOWN, Prediction
 from twin.queue.metrics import QueueFigures, figures
 from twin.queue.rules import PREDICTSIM, QueueRules
 from twin.workload.selection import LogJobs, select
+
+
+@dataclass(frozen=True, slots=True)
+class NodeSlumber:
+    """GPU-hours of nodes that slept, how often a node woke, and the mean seconds that a job waited for it."""
+
+    gpu_h: float
+    wakes: int
+    avg_wake_s: float
+
+    @classmethod
+    def of(cls, done: NodeSchedule, sleep: NodeSleep) -> "NodeSlumber":
+        """Returns what nodes slept in a schedule of at least one job."""
+        begin_ns, end_ns = int(done.jobs.submit_ns.min()), int(done.end_ns.max())
+        node, begins, ends = asleep(done, sleep.rule, begin_ns, end_ns)
+        gpu_ns = (done.cluster.gpus[node] * (ends - begins)).sum()
+        woke_s = 0.0 if done.woke_ns is None else float(done.woke_ns.mean()) / NS_PER_S
+        return cls(float(gpu_ns) / NS_PER_S / 3600, int((ends < end_ns).sum()), woke_s)
+
+    def to_json(self) -> dict[str, Any]:
+        """Returns the figures by name."""
+        return asdict(self)
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,12 +65,15 @@ class PoweredResult:
     ledger: tuple[Account, ...] = ()
     run: str | None = None
     """Id of the run that was kept."""
+    slept: NodeSlumber | None = None
+    """How long nodes slept; None: they never do."""
 
     def to_json(self) -> dict[str, Any]:
         """Returns the figures by name."""
         said = {"policy": self.policy, "limited": self.limited, "run": self.run, **self.queue.to_json()}
         ledger = {"ledger": [one.to_json() for one in self.ledger]} if self.ledger else {}
-        return {**said, "power": self.power.to_json(), **ledger}
+        slept = {} if self.slept is None else {"sleep": self.slept.to_json()}
+        return {**said, "power": self.power.to_json(), **slept, **ledger}
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,6 +87,7 @@ class PoweredComparison:
     choices: PowerChoices
     owner: Owner | None
     results: tuple[PoweredResult, ...]
+    sleep: NodeSleep | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Returns the object of `twin queue --json` with power."""
@@ -84,6 +112,7 @@ class PoweredComparison:
             "defer": chosen.defer,
             "max_delay_s": chosen.longest_ns / 1e9 if chosen.defer else None,
             "signal_forecast": chosen.forecast if chosen.defer else None,
+            "sleep": None if self.sleep is None else self.sleep.to_json(),
             "ledger_by": self.owner,
             "results": [one.to_json() for one in self.results],
             **read_to_json(self.log),
@@ -137,10 +166,11 @@ def compare_with_power(
 def compare_on_nodes_with_power(
     source: Path | LakeJobs, nodes: str, choices: PowerChoices, policies: Sequence[str] = (),
     placements: Sequence[str] = (), *, prediction: Prediction = "estimate", rules: QueueRules = PREDICTSIM,
-    owner: Owner | None = None, progress: Progress = SILENT,
+    owner: Owner | None = None, sleep: NodeSleep | None = None, progress: Progress = SILENT,
 ) -> PoweredComparison:  # fmt: skip
     """Returns what each scheduler with each placement makes of the jobs on nodes, and what the site draws:
-    each GPU the power of its own model, with the conversion of `choices`; its own model is not heeded.
+    each GPU the power of its own model, with the conversion of `choices`; its own model is not heeded. With
+    `sleep` nodes without jobs sleep, and jobs wait for them.
 
     Raises:
         InputError: a file cannot be read or has no job. UsageError: an unknown scheduler or placement, a GPU
@@ -158,9 +188,16 @@ def compare_on_nodes_with_power(
     progress.start(len(recipes) * len(places), "queue on nodes with power", "schedules")
     for one, place in product(recipes, places):
         done = simulate_on_nodes(
-            asked.jobs, asked.demands, asked.cluster, one, place, prediction=prediction, rules=rules
+            asked.jobs,
+            asked.demands,
+            asked.cluster,
+            one,
+            place,
+            prediction=prediction,
+            rules=rules,
+            sleep=None if sleep is None else sleep.rule,
         )
-        schedule, power = done.in_gpus, node_site_power(done, choices.model.chain)
+        schedule, power = done.in_gpus, node_site_power(done, choices.model.chain, sleep)
         log = LogJobs(
             asked.name, asked.cluster.total_gpus, schedule.jobs, asked.rejects, asked.notes, asked.ids,
             asked.users,
@@ -169,10 +206,11 @@ def compare_on_nodes_with_power(
         if owner is not None:
             owners = _owners(job_logs.read(source), log, owner)
         powered = PoweredSchedule(schedule, schedule.jobs.submit_ns, power)
-        results.append(_result(f"{one.name}, {place.name}", powered, choices, owners))
+        slept = None if sleep is None else NodeSlumber.of(done, sleep)
+        results.append(replace(_result(f"{one.name}, {place.name}", powered, choices, owners), slept=slept))
         progress.advance(1, one.name)
     assert log is not None, "there is a scheduler and a placement"
-    return PoweredComparison(log, prediction, rules, choices, owner, tuple(results))
+    return PoweredComparison(log, prediction, rules, choices, owner, tuple(results), sleep)
 
 
 def _result(

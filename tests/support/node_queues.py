@@ -13,6 +13,7 @@ from twin.nodes import kernel, referee
 from twin.nodes.faults import faults_of, interruptions
 from twin.nodes.on_nodes import NodeSchedule
 from twin.nodes.outages import NO_OUTAGES, NodeOutages
+from twin.nodes.sleeping import SleepRule, sleepers
 from twin.nodes.state import site_of
 from twin.placement.cluster import NodeCluster
 from twin.placement.demands import Demands, possible
@@ -90,20 +91,24 @@ def outages(draw: st.DrawFn, nodes: int) -> NodeOutages:
 
 
 def both(
-    case: tuple[Any, ...], promise: Promise = ignore, out: NodeOutages = NO_OUTAGES, interval_s: int = 0
-) -> tuple[NodeSchedule, list[Happening]]:
+    case: tuple[Any, ...], promise: Promise = ignore, out: NodeOutages = NO_OUTAGES, interval_s: int = 0,
+    sleep: SleepRule | None = None,
+) -> tuple[NodeSchedule, list[Happening]]:  # fmt: skip
     """Returns the schedule of the kernel, and what happened in the referee, which says reservations."""
     jobs, asked, cluster, placement, recipe, rules, prediction, seed = case
     played = jobs.cut_at_estimate() if rules.cuts else jobs
     predicted = played.predicted_ns(prediction)
     keys = recipe.keys(played, predicted)
-    site = site_of(cluster, asked, placement, seed)
+    asleep = sleepers(sleep, len(cluster), played.submit_ns)
+    site = site_of(cluster, asked, placement, seed, asleep)
     faults = faults_of(out, len(cluster), interval_s * NS_PER_S, 16 * len(jobs), 400 * len(jobs))
     start, overtook = kernel.play(played, predicted, site, keys, recipe.backfill, rules, faults)
     broken, happened = interruptions(faults, site.first), list[Happening]()
-    done = NodeSchedule(played, cluster, asked, start, overtook, site.first, site.slots, out, broken)
+    done = NodeSchedule(
+        played, cluster, asked, start, overtook, site.first, site.slots, out, broken, asleep.woke
+    )  # fmt: skip
     referee.play(
         played, predicted, cluster, asked, placement, keys, recipe.backfill, rules, seed, promise, out,
-        interval_s * NS_PER_S, happened,
+        interval_s * NS_PER_S, happened, sleep,
     )  # fmt: skip
     return done, happened

@@ -11,6 +11,7 @@ from ingest.core.errors import UsageError
 from twin.nodes.faults import CURSOR, Faults, block, ended_by, faults_of, interrupt, requeue, unblock
 from twin.nodes.outages import FAULT, NO_OUTAGES, UP
 from twin.nodes.passes import run_pass
+from twin.nodes.sleeping import leave
 from twin.nodes.state import (
     AFTER_END,
     AFTER_OUTAGE,
@@ -22,6 +23,7 @@ from twin.nodes.state import (
     SUBMITTED,
     ClusterState,
     free,
+    slots_of,
 )  # fmt: skip
 from twin.placement.choosing import uncached
 from twin.placement.demands import POPULAR
@@ -58,7 +60,7 @@ def play(
         UsageError: the last jobs would start later than a time can be.
     """
     inputs = inputs_of(jobs, predicted, keys)
-    if faults is not None:  # what jobs have still to run changes
+    if faults is not None or site.sleep.wake:  # how long jobs have still to run changes
         inputs = inputs._replace(run=inputs.run.copy(), predicted=inputs.predicted.copy())
     faults = faults or faults_of(NO_OUTAGES, len(site.nodes.gpus))
     pool = idle_queue(1, keys, int(inputs.user.max(initial=0)) + 1)
@@ -97,7 +99,7 @@ def _play(jobs: Inputs, flags: Flags, pool: Pool, site: ClusterState, faults: Fa
                 count_task(site, arrived)
                 arrived += 1
             else:
-                end_next(jobs, flags, pool, site)
+                end_next(jobs, flags, pool, site, time)
             submission = jobs.submit[arrived] if arrived < count else NOT_YET
             end = pool.end_at[now[RUNNING] - 1] if now[RUNNING] else NOT_YET
             if flags.passes_each_event or min(submission, end) > time:
@@ -127,7 +129,7 @@ def _change_nodes(
             block(site.nodes, n)
         if kind == FAULT:
             for job in ended_by(pool, site.first, site.slots, width, n, time):
-                held = site.slots[site.first[job] : site.first[job + 1]]
+                held = slots_of(site, job)
                 if flags.usage:
                     stop_serving(jobs, pool, job, time - pool.start[job])
                 if not pool.released[job]:
@@ -155,7 +157,7 @@ def count_task(site: ClusterState, job: int) -> None:
 
 
 @njit_inner(borrowing=True, cache=True, nogil=True)  # type: ignore[untyped-decorator]
-def end_next(jobs: Inputs, flags: Flags, pool: Pool, site: ClusterState) -> None:
+def end_next(jobs: Inputs, flags: Flags, pool: Pool, site: ClusterState, time: int) -> None:
     """Ends the running job that ends first, of several the one that started first."""
     now = pool.now
     now[RUNNING] -= 1
@@ -163,6 +165,7 @@ def end_next(jobs: Inputs, flags: Flags, pool: Pool, site: ClusterState) -> None
     if not pool.released[job]:
         forget(pool, job)
         free(site, job)
+    leave(site.sleep, slots_of(site, job), site.nodes.left.shape[1], time)
     if flags.usage:
         stop_serving(jobs, pool, job, jobs.run[job])
     now[ENDED], now[SETTLED] = max(now[ENDED], AFTER_END), 0

@@ -9,6 +9,7 @@ from ingest.core.errors import UsageError
 from twin.nodes import kernel
 from twin.nodes.faults import BROKEN, WRITTEN, faults_of, interruptions
 from twin.nodes.outages import NO_OUTAGES, UNBROKEN, Interruptions, NodeOutages
+from twin.nodes.sleeping import SleepRule, sleepers
 from twin.nodes.state import site_of
 from twin.placement.cluster import MILLI, NodeCluster
 from twin.placement.demands import Demands, possible
@@ -28,7 +29,8 @@ class NodeSchedule:
     job j: `slots[first[j]:first[j + 1]]`, each node x GPUs of the largest node + GPU.
 
     With `outages` starts, overtaking and slots are those of the last run of each job; `broken` are the runs
-    that faults ended."""
+    that faults ended. `woke_ns`: how long each job waited from its start for nodes that slept (n,), None: no
+    node sleeps."""
 
     jobs: QueueJobs
     cluster: NodeCluster
@@ -39,6 +41,7 @@ class NodeSchedule:
     slots: Int
     outages: NodeOutages = NO_OUTAGES
     broken: Interruptions = UNBROKEN
+    woke_ns: Int | None = None
 
     @property
     def kept_ns(self) -> Int:
@@ -50,18 +53,23 @@ class NodeSchedule:
     @property
     def end_ns(self) -> Int:
         """Returns the ends of jobs (n,), nanoseconds."""
-        return self.start_ns + self.jobs.run_ns - self.kept_ns
+        return self.work_ns + self.jobs.run_ns
+
+    @property
+    def work_ns(self) -> Int:
+        """Returns the ends less the run times (n,), nanoseconds: when the work of jobs begins that lasts."""
+        begun = self.start_ns - self.kept_ns
+        return begun if self.woke_ns is None else begun + self.woke_ns
 
     @property
     def as_pool(self) -> QueueSchedule:
         """Returns the schedule with processors in thousandths of a GPU, for figures of time and use.
 
-        A start there is the end less the run time: with faults the wait is all time in which a job gets no
-        further for good, and use is work that lasts."""
+        A start there is the end less the run time: with faults, and nodes that wake, the wait is all time in
+        which a job gets no further for good, and use is work that lasts."""
         milli = self.demands.wants.gpus * self.demands.wants.milli
         jobs = replace(self.jobs, processors=milli[self.demands.class_of])
-        start_ns = self.start_ns - self.kept_ns
-        return QueueSchedule(jobs, self.cluster.total_gpus * MILLI, start_ns, self.backfilled)
+        return QueueSchedule(jobs, self.cluster.total_gpus * MILLI, self.work_ns, self.backfilled)
 
     @property
     def in_gpus(self) -> QueueSchedule:
@@ -70,7 +78,7 @@ class NodeSchedule:
         if ((milli > 0) & (milli < MILLI)).any():
             return self.as_pool
         jobs = replace(self.jobs, processors=self.demands.wants.gpus[self.demands.class_of])
-        return QueueSchedule(jobs, self.cluster.total_gpus, self.start_ns - self.kept_ns, self.backfilled)
+        return QueueSchedule(jobs, self.cluster.total_gpus, self.work_ns, self.backfilled)
 
     def nodes_of(self, job: int) -> list[int]:
         """Returns the nodes of a job, first to last."""
@@ -82,24 +90,32 @@ def simulate_on_nodes(
     jobs: QueueJobs, demands: Demands, cluster: NodeCluster, recipe: QueueRecipe,
     placement: PlacementRecipe, *, prediction: Prediction = "estimate", rules: QueueRules = INSTANT,
     seed: int = 0, outages: NodeOutages = NO_OUTAGES, checkpoint_interval_ns: int = 0,
+    sleep: SleepRule | None = None,
 ) -> NodeSchedule:  # fmt: skip
     """Returns what a recipe and a placement make of the jobs on the nodes.
 
     A fault of a node sends its jobs back to the queue; what a job ran up to its last checkpoint is kept.
-    Checkpoints are made every `checkpoint_interval_ns` of a run, and cost nothing; 0: there are none.
+    Checkpoints are made every `checkpoint_interval_ns` of a run, and cost nothing; 0: there are none. With
+    `sleep` nodes without jobs sleep, and jobs wait until their nodes wake.
 
     Raises:
         UsageError: a job does not fit into the empty cluster, the recipe cannot be played there, or an outage
-            is of no node.
+            is of no node, or nodes sleep that fail, or under a recipe that promises starts.
     """
     check_on_nodes(jobs, demands, cluster, recipe, placement, rules)
     outages.check(cluster)
+    if sleep is not None and sleep.wake_ns and (len(outages) or recipe.backfill == "conservative"):
+        raise UsageError(
+            f"{recipe.name}: nodes that wake go without outages, and without conservative backfilling, whose "
+            "promised starts they would move; take another policy, as easy"
+        )
     played = jobs.cut_at_estimate() if rules.cuts else jobs
     predicted = played.predicted_ns(prediction)
     keys, runs = recipe.keys(played, predicted), USUAL_RUNS * len(outages)
     slots = USUAL_RUNS * runs
     while True:  # a second time, if there was no room to write down the runs that faults ended
-        site = site_of(cluster, demands, placement, seed)
+        asleep = sleepers(sleep, len(cluster), played.submit_ns)
+        site = site_of(cluster, demands, placement, seed, asleep)
         faults = faults_of(outages, len(cluster), checkpoint_interval_ns, runs, slots)
         start_ns, backfilled = kernel.play(played, predicted, site, keys, recipe.backfill, rules, faults)
         if faults.counts[BROKEN] <= runs and faults.counts[WRITTEN] <= slots:
@@ -107,7 +123,8 @@ def simulate_on_nodes(
         runs, slots = int(faults.counts[BROKEN]), int(faults.counts[WRITTEN])
     broken = interruptions(faults, site.first)
     return NodeSchedule(
-        played, cluster, demands, start_ns, backfilled, site.first, site.slots, outages, broken
+        played, cluster, demands, start_ns, backfilled, site.first, site.slots, outages, broken,
+        None if sleep is None else asleep.woke,
     )  # fmt: skip
 
 

@@ -9,6 +9,7 @@ on the others even when they are empty has no reservation, and nobody waits for 
 import numpy as np
 
 from ingest.core.compiled import njit_inner
+from twin.nodes.sleeping import enter, waking
 from twin.nodes.state import (
     AFTER_OUTAGE,
     CHANGED,
@@ -18,6 +19,7 @@ from twin.nodes.state import (
     ClusterState,
     free,
     move_job,
+    slots_of,
 )  # fmt: skip
 from twin.placement.bookings import book, cancel
 from twin.placement.choosing import put
@@ -58,14 +60,26 @@ def _fits(site: ClusterState, kind: int) -> bool:
 @njit_inner(borrowing=True, cache=True, nogil=True)  # type: ignore[untyped-decorator]
 def _put(site: ClusterState, job: int) -> None:
     """Places a job that fits."""
-    slots = site.slots[site.first[job] : site.first[job + 1]]
-    put(site.nodes, site.wants, site.class_of[job], site.mix, site.rule, job, slots)
+    put(site.nodes, site.wants, site.class_of[job], site.mix, site.rule, job, slots_of(site, job))
     site.tally[CHANGED] += 1
 
 
 @njit_inner(borrowing=True, cache=True, nogil=True)  # type: ignore[untyped-decorator]
-def _start(jobs: Inputs, flags: Flags, pool: Pool, job: int, time: int) -> None:
-    """Starts a job that has its place, and takes it out of the queue."""
+def _waking(site: ClusterState, job: int, time: int) -> int:
+    """Returns how long a job that has its place waits for its nodes."""
+    return int(waking(site.sleep, slots_of(site, job), site.nodes.left.shape[1], time))
+
+
+@njit_inner(borrowing=True, cache=True, nogil=True)  # type: ignore[untyped-decorator]
+def _start(jobs: Inputs, flags: Flags, pool: Pool, site: ClusterState, job: int, time: int) -> None:
+    """Starts a job that has its place, and takes it out of the queue; its run is longer by the time in which
+    its nodes wake."""
+    wakes = _waking(site, job, time)
+    if wakes:
+        site.sleep.woke[job] = wakes
+        jobs.run[job] += wakes
+        jobs.predicted[job] += wakes
+    enter(site.sleep, slots_of(site, job), site.nodes.left.shape[1])
     take_out(pool, place_of(pool, job))
     run(jobs, flags, pool, job, time)
 
@@ -95,7 +109,7 @@ def run_pass(jobs: Inputs, flags: Flags, pool: Pool, site: ClusterState, time: i
         if not _fits(site, site.class_of[job]):
             break
         _put(site, job)
-        _start(jobs, flags, pool, job, time)
+        _start(jobs, flags, pool, site, job, time)
         now[CHOSEN] = -1
     if now[WAITING]:
         overtaken = _overtake(jobs, flags, pool, site, time)
@@ -140,6 +154,12 @@ def _overtakes(jobs: Inputs, flags: Flags, pool: Pool, site: ClusterState, job: 
         return False
     before = tally[CHANGED]
     _put(site, job)
+    if not late and time + jobs.predicted[job] + _waking(site, job, time) > now[LATEST]:
+        late = True
+        if not flags.spares:
+            move_job(site.nodes, site, job, GIVE)
+            tally[CHANGED] = before
+            return False
     if late:
         future = draft(site.nodes, site.states, FUTURE)
         move_job(future, site, job, TAKE)
@@ -151,7 +171,7 @@ def _overtakes(jobs: Inputs, flags: Flags, pool: Pool, site: ClusterState, job: 
             if site.rule.code != RANDOM:  # where a job of the class lies is drawn for each
                 site.delaying[kind] = before
             return False
-    _start(jobs, flags, pool, job, time)
+    _start(jobs, flags, pool, site, job, time)
     pool.backfilled[job] = True
     return True
 
@@ -206,5 +226,5 @@ def _start_booked(jobs: Inputs, flags: Flags, pool: Pool, site: ClusterState, ti
             continue
         cancel(booked, job, TAKE)
         move_job(site.nodes, site, job, TAKE)
-        _start(jobs, flags, pool, job, time)
+        _start(jobs, flags, pool, site, job, time)
         pool.backfilled[job] = behind

@@ -11,6 +11,7 @@ import numpy as np
 
 from twin.core.clock import At
 from twin.nodes.outages import FAULT, NO_OUTAGES, UP, NodeOutages
+from twin.nodes.sleeping import SleepRule
 from twin.placement.cluster import NodeCluster
 from twin.placement.demands import Demands, popular
 from twin.placement.plain import Piece, PlainNodes, at_least
@@ -34,6 +35,7 @@ class _NodeReferee(Referee):
     class_of: Int | None = None
     outages: NodeOutages = NO_OUTAGES
     checkpoint_interval_ns: int = 0
+    sleep: SleepRule | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -48,6 +50,8 @@ class _NodeReferee(Referee):
         self.future, self.latest = self.site, -1
         self.broken: list[Broken] = []
         self.changed = False
+        self.idle_since: dict[int, int] = {}
+        self.woke = [0] * len(self.jobs)
         changes = zip(*(column.tolist() for column in self.outages.changes()), strict=True)
         for time, same in groupby(changes, key=lambda change: int(change[0])):
             event, these = At(self.env, time, FIRST_OF_ALL), [(node, kind) for _, node, kind in same]
@@ -92,8 +96,26 @@ class _NodeReferee(Referee):
         super().submitted(job)
 
     def terminated(self, job: int) -> None:
+        for node in {node for node, _ in self.laid[job]}:
+            if not self.users(node, job):
+                self.idle_since[node] = int(self.env.now)
         self.leave(job)
         super().terminated(job)
+
+    def users(self, node: int, but: int) -> list[int]:
+        """Returns the other jobs that run on a node."""
+        return [job for job in self.running if job != but and node in [one for one, _ in self.laid[job]]]
+
+    def waking(self, job: int) -> int:
+        """Returns how long a job that has its place waits for its nodes."""
+        if self.sleep is None:
+            return 0
+        first = int(self.jobs.submit_ns.min())
+        lengths = [
+            self.env.now - self.idle_since.get(node, first)
+            for node in {node for node, _ in self.laid[job]} if not self.users(node, job)
+        ]  # fmt: skip
+        return self.sleep.wake_ns if max(lengths, default=-1) >= self.sleep.after_ns else 0
 
     def leave(self, job: int) -> None:
         """Gives back what a job still holds."""
@@ -123,6 +145,9 @@ class _NodeReferee(Referee):
     def start(self, job: int, overtakes: bool) -> None:
         if job not in self.held:
             self.place(job)
+        self.woke[job] = wakes = self.waking(job)
+        self.run_ns[job] += wakes
+        self.expected[job] += wakes
         super().start(job, overtakes)
 
     def places_of(self, job: int) -> list[tuple[int, int]] | None:
@@ -137,15 +162,21 @@ class _NodeReferee(Referee):
         if self.latest < NEVER:
             self.promise(self.env.now, head, self.latest)
         for job in self.candidates():
-            end = self.env.now + self.expected[job]
-            in_time = end < self.latest if self.rules.strict else end <= self.latest
-            if job != head and (in_time or self.rules.spares) and self.room(job):
-                self.try_to_overtake(job, head, in_time)
+            if job != head and (self.in_time(job) or self.rules.spares) and self.room(job):
+                self.try_to_overtake(job, head)
 
-    def try_to_overtake(self, job: int, head: int, in_time: bool) -> None:
+    def in_time(self, job: int, wakes: int = 0) -> bool:
+        """Returns True if a job that starts now ends before the head of the queue wants to start."""
+        end = int(self.env.now) + self.expected[job] + wakes
+        return end < self.latest if self.rules.strict else end <= self.latest
+
+    def try_to_overtake(self, job: int, head: int) -> None:
         """Starts a job that fits, unless it would be in the way of the head."""
         self.place(job)
-        if not in_time:
+        if not self.in_time(job, self.waking(job)):
+            if not self.rules.spares:
+                self.leave(job)
+                return
             without = self.future.copy()
             for piece in self.held[job]:
                 without.move(self.kind[job], piece, -1)
@@ -200,14 +231,14 @@ def play(
     jobs: QueueJobs, predicted: Int, cluster: NodeCluster, demands: Demands, placement: PlacementRecipe,
     keys: OrderKeys, backfill: Backfill, rules: QueueRules, seed: int = 0, promise: Promise = ignore,
     outages: NodeOutages = NO_OUTAGES, checkpoint_interval_ns: int = 0,
-    happened: list[Happening] | None = None,
+    happened: list[Happening] | None = None, sleep: SleepRule | None = None,
 ) -> tuple[list[int], list[bool], list[list[Piece]], list[Broken]]:  # fmt: skip
     """Returns start, nanoseconds, of each job's last run, which of them overtook the head, the node and GPU
     of each of its pieces, and the runs that faults ended; what happens is added to `happened`."""
     nodes = PlainNodes(cluster, demands, placement, seed)
     referee = _NodeReferee(
         jobs, predicted, 1, keys, backfill, rules, promise, nodes=nodes, class_of=demands.class_of,
-        outages=outages, checkpoint_interval_ns=checkpoint_interval_ns,
+        outages=outages, checkpoint_interval_ns=checkpoint_interval_ns, sleep=sleep,
     )  # fmt: skip
     referee.play()
     if happened is not None:

@@ -5,6 +5,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ingest.core.compiled import njit_inner
+from twin.nodes.sleeping import Sleepers, sleepers
 from twin.placement.bookings import Bookings, cancel, move, none_booked
 from twin.placement.choosing import Chooser, chooser
 from twin.placement.cluster import NodeCluster
@@ -27,7 +28,7 @@ class ClusterState(NamedTuple):
     """The nodes, and states of them to compute with (`TRIED`, `LATER` and `LEAST` of bookings, and `FUTURE`,
     when the head of the queue starts); what jobs ask for, the mix of tasks and the rule of placement; the
     class of each job, its slots from `first` on; the states in which a class did not fit, and would have
-    delayed the head; jobs submitted of each task; what is booked for later."""
+    delayed the head; jobs submitted of each task; what is booked for later; sleep."""
 
     nodes: Nodes
     states: Drafts
@@ -42,12 +43,14 @@ class ClusterState(NamedTuple):
     counts: Int
     tally: Int
     booked: Bookings
+    sleep: Sleepers
 
 
 def site_of(
-    cluster: NodeCluster, demands: Demands, placement: PlacementRecipe, seed: int = 0
-) -> ClusterState:
-    """Returns idle nodes, and jobs without places."""
+    cluster: NodeCluster, demands: Demands, placement: PlacementRecipe, seed: int = 0,
+    sleep: Sleepers | None = None,
+) -> ClusterState:  # fmt: skip
+    """Returns idle nodes, and jobs without places; nodes sleep as `sleep` says."""
     kinds, wants = len(demands.wants.gpus), demands.wants
     sizes = np.maximum(wants.gpus, 1)[demands.class_of]
     first = np.concatenate(([0], np.cumsum(sizes))).astype(np.int64)
@@ -59,13 +62,20 @@ def site_of(
         np.full(int(first[-1]), -1, np.int64), np.full(kinds, -1, np.int64), np.full(kinds, -1, np.int64),
         np.zeros(len(tasks.gpus), np.int64), np.array([0, 0, 0, 1, -1], np.int64),
         none_booked(len(demands.class_of)),
+        sleep or sleepers(None, len(cluster), np.zeros(len(demands.class_of), np.int64)),
     )  # fmt: skip
+
+
+@njit_inner(borrowing=True, cache=True, nogil=True)  # type: ignore[untyped-decorator]
+def slots_of(site: ClusterState, job: int) -> Int:
+    """Returns the slots of a job."""
+    return site.slots[site.first[job] : site.first[job + 1]]
 
 
 @njit_inner(borrowing=True, cache=True, nogil=True)  # type: ignore[untyped-decorator]
 def move_job(nodes: Nodes, site: ClusterState, job: int, sign: int) -> None:
     """Takes the slots of a job on nodes (sign -1), or gives them back (sign 1)."""
-    move(nodes, site.wants, site.class_of[job], site.slots[site.first[job] : site.first[job + 1]], sign)
+    move(nodes, site.wants, site.class_of[job], slots_of(site, job), sign)
 
 
 @njit_inner(borrowing=True, cache=True, nogil=True)  # type: ignore[untyped-decorator]

@@ -1,4 +1,4 @@
-"""Power of jobs on nodes: each GPU draws what its own model does, idle or busy."""
+"""Power of jobs on nodes: each GPU draws what its own model does, idle or busy, or asleep with its node."""
 
 import numpy as np
 
@@ -8,6 +8,7 @@ from twin.costs.energy import busy_w
 from twin.nodes.on_nodes import NodeSchedule
 from twin.placement.cluster import MILLI, NodeCluster
 from twin.power.conversion import NOTHING_LOST, ConversionChain
+from twin.power.node_sleep import NodeSleep
 from twin.power.site_power import PowerModel, SitePower, power_of
 from twin.power.step_series import Int
 
@@ -52,12 +53,17 @@ def added_mw(done: NodeSchedule) -> Int:
     return found
 
 
-def node_site_power(done: NodeSchedule, chain: ConversionChain = NOTHING_LOST) -> SitePower:
-    """Returns the power of a schedule of at least one job on nodes.
+def node_site_power(
+    done: NodeSchedule, chain: ConversionChain = NOTHING_LOST, sleep: NodeSleep | None = None
+) -> SitePower:
+    """Returns the power of a schedule of at least one job on nodes, which sleep as they did in it.
 
     Raises:
         UsageError: jobs share a GPU, or the power of a model is not known.
     """
     idle = np.array([one.idle_mw for one in gpu_powers(done.cluster)], np.int64)
     idle_mw = int((idle[done.cluster.model] * done.cluster.gpus).sum())
-    return power_of(done.in_gpus, added_mw(done), idle_mw, chain)
+    if sleep is None:
+        return power_of(done.in_gpus, added_mw(done), idle_mw, chain)
+    more = sleep.beyond_idle(done, idle[done.cluster.model])
+    return power_of(done.in_gpus, added_mw(done), idle_mw, chain, more)

@@ -74,7 +74,7 @@ def _mw(name: str, watts: float) -> int:
 
 @dataclass(frozen=True, eq=False)
 class SitePower:
-    """Power of a site from the first submission to the last end, milliwatts.
+    """Power of a site from the first submission to the last end, milliwatts; all change at the same instants.
 
     jobs: what jobs add. computers: with the idle power. meter: with conversion and cooling; what is paid.
     """
@@ -91,11 +91,19 @@ def site_power(done: QueueSchedule, model: PowerModel) -> SitePower:
     return power_of(done, model.of_jobs(done.jobs), model.idle_site_mw(done.processors), model.chain)
 
 
-def power_of(done: QueueSchedule, job_mw: Int, idle_mw: int, chain: ConversionChain) -> SitePower:
-    """Returns the power of a schedule whose jobs (n,) add so many milliwatts each to an idle site's."""
+def power_of(
+    done: QueueSchedule, job_mw: Int, idle_mw: int, chain: ConversionChain, more: StepSeries | None = None
+) -> SitePower:
+    """Returns the power of a schedule whose jobs (n,) add so many milliwatts each to an idle site's, which
+    draws `more` than `idle_mw` over the same time; less where it is negative."""
     begin_ns, end_ns = int(done.jobs.submit_ns.min()), int(done.end_ns.max())
     added = of_runs(done.start_ns, done.end_ns, job_mw, begin_ns, end_ns)
-    computers = added.mapped(added.value + idle_mw)
+    idle = np.full(len(added.at_ns), idle_mw, np.int64)
+    if more is not None:
+        at = np.union1d(added.at_ns, more.at_ns)
+        added = StepSeries(at, added.at(at), end_ns)
+        idle = idle_mw + more.at(at)
+    computers = added.mapped(added.value + idle)
     return SitePower(added, computers, computers.mapped(chain.metered_mw(computers.value)), job_mw)
 
 
