@@ -28,7 +28,8 @@ class NodeSchedule:
     job j: `slots[first[j]:first[j + 1]]`, each node x GPUs of the largest node + GPU.
 
     With `outages` starts, overtaking and slots are those of the last run of each job; `broken` are the runs
-    that faults ended."""
+    that faults ended, with what checkpoints every `checkpoint_interval_ns` kept of them (0: none were made).
+    `runs.py` has all runs."""
 
     jobs: QueueJobs
     cluster: NodeCluster
@@ -39,6 +40,7 @@ class NodeSchedule:
     slots: Int
     outages: NodeOutages = NO_OUTAGES
     broken: Interruptions = UNBROKEN
+    checkpoint_interval_ns: int = 0
 
     @property
     def kept_ns(self) -> Int:
@@ -107,7 +109,8 @@ def simulate_on_nodes(
         runs, slots = int(faults.counts[BROKEN]), int(faults.counts[WRITTEN])
     broken = interruptions(faults, site.first)
     return NodeSchedule(
-        played, cluster, demands, start_ns, backfilled, site.first, site.slots, outages, broken
+        played, cluster, demands, start_ns, backfilled, site.first, site.slots, outages, broken,
+        checkpoint_interval_ns,
     )  # fmt: skip
 
 
