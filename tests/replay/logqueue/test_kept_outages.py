@@ -11,16 +11,19 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
+from ingest.core.errors import UsageError
 from policy.placement.registry import placement
 from policy.queue.registry import recipe
 from replay.audit import rerun
 from replay.audit.audit import audit
 from replay.audit.queue_run import looks_ahead
 from replay.log.run_log import RunReader, RunWriter
-from replay.logqueue import run_events, whatif
+from replay.logqueue import run_events, waiting, whatif
 from replay.logqueue.job_changes import changes
 from replay.logqueue.logged_run import load, used_processors
 from replay.logqueue.on_nodes import compare_on_nodes
+from replay.logqueue.waiting import EndedRun, OutNode
+from replay.sql.query import query
 from replay.store import run_index
 from tests.support import queue_log
 from tests.support.node_queues import cases, outages
@@ -163,6 +166,30 @@ def test_a_scheduler_that_knew_a_repair_ahead_is_found(tmp_path: Path) -> None:
     assert looks_ahead(run) == [] and run.nodes is not None
     waits = replace(run.nodes, start_ns=run.nodes.start_ns + np.array((0, S, 0)))
     assert "start of job 2 depends" in looks_ahead(replace(run, nodes=waits))[0]
+
+
+def test_why_a_job_waited_names_the_outage_and_the_lost_work(tmp_path: Path) -> None:
+    run_id = kept(tmp_path, by_hand())
+    first = waiting.explain(tmp_path, run_id, "1")
+    assert first.ended_runs == (EndedRun(0, 0.0, 4.0, 3.0, 1.0, 8.0),)
+    assert (first.waited_s, first.busy_s, first.out_s, first.held_back_s) == (8, 0, 8, 0)
+    assert first.out_nodes == (OutNode(0, "fault", 4.0, 20.0), OutNode(1, "drain", 8.0, 12.0))
+    third = waiting.explain(tmp_path, run_id, "3")
+    assert (third.waited_s, third.busy_s, third.out_s, third.outages) == (18, 3, 15, 2)
+    assert third.forecast is not None and third.to_json()["out_nodes"][0]["kind"] == "fault"
+    # At 5 s node 0 has been out for 1 s, and no outage is over: it is out as long again.
+    again = waiting.explain(tmp_path, run_id, "1", 5.0).forecast
+    assert again is not None and (again.low_s, again.high_s) == (6, 6)
+    with pytest.raises(UsageError, match="waits from 0 to 0 s and from 4 to 12 s"):
+        waiting.explain(tmp_path, run_id, "1", 13.0)
+
+
+def test_sql_counts_restarts_lost_work_and_every_wait(tmp_path: Path) -> None:
+    kept(tmp_path, by_hand())
+    text = "select job, started_s, wait_s, run_s, restarts, lost_s from queue_jobs order by job"
+    assert [tuple(row.values()) for row in query(tmp_path, text).to_pylist()] == [
+        ("1", 0.0, 8.0, 11.0, 1, 1.0), ("2", 0.0, 0.0, 10.0, 0, 0.0), ("3", 19.0, 18.0, 5.0, 0, 0.0),
+    ]  # fmt: skip
 
 
 def test_drawn_faults_are_drawn_further_for_another_scheduler(tmp_path: Path) -> None:
