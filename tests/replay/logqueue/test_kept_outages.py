@@ -23,11 +23,12 @@ from replay.logqueue.job_changes import changes
 from replay.logqueue.logged_run import load, used_processors
 from replay.logqueue.on_nodes import compare_on_nodes
 from replay.logqueue.waiting import EndedRun, OutNode
+from replay.report import page
 from replay.sql.query import query
 from replay.store import run_index
 from tests.support import queue_log
 from tests.support.node_queues import cases, outages
-from twin.nodes.metrics import node_figures
+from twin.nodes.metrics import node_figures, node_use
 from twin.nodes.on_nodes import NodeSchedule, simulate_on_nodes
 from twin.nodes.outage_plan import OutagePlan
 from twin.nodes.outages import NodeOutages
@@ -190,6 +191,15 @@ def test_sql_counts_restarts_lost_work_and_every_wait(tmp_path: Path) -> None:
     assert [tuple(row.values()) for row in query(tmp_path, text).to_pylist()] == [
         ("1", 0.0, 8.0, 11.0, 1, 1.0), ("2", 0.0, 0.0, 10.0, 0, 0.0), ("3", 19.0, 18.0, 5.0, 0, 0.0),
     ]  # fmt: skip
+
+
+def test_the_page_shows_nodes_that_are_out(tmp_path: Path) -> None:
+    done = by_hand()
+    times, counts = node_use(done)
+    assert (times // S).tolist() == [0, 4, 8, 10, 12, 19, 20, 24]
+    assert counts[:, 3].tolist() == [0, 1, 2, 2, 1, 1, 0, 0] and (counts.sum(axis=1) == 2).all()
+    text = page.write(tmp_path, kept(tmp_path, done)).read_text(encoding="utf-8")
+    assert '"out"' in text and "GPU hours of work are lost in 1 runs" in text
 
 
 def test_drawn_faults_are_drawn_further_for_another_scheduler(tmp_path: Path) -> None:
