@@ -151,7 +151,7 @@ def _least_machine(out: Output, asked: QueueQuestion) -> None:
         least = capacity.solve(
             asked.jobs, wanted, asked.policies, processors=asked.processors, nodes=asked.nodes,
             place=next(iter(asked.placements), None), prediction=asked.prediction, rules=asked.held,
-            progress=progress,
+            outages=asked.outages.plan(), progress=progress,
         )  # fmt: skip
     out.show(least.to_json(), lambda console: show.capacity(console, least))
 
@@ -166,8 +166,8 @@ def _with_power(out: Output, asked: QueueQuestion) -> None:
         if asked.nodes is not None:
             found = compare_on_nodes_with_power(
                 asked.jobs, asked.nodes, choices, asked.policies, asked.placements,
-                prediction=asked.prediction, rules=asked.held, owner=words.ledger, sleep=words.sleep,
-                progress=progress,
+                prediction=asked.prediction, rules=asked.held, owner=words.ledger,
+                outages=asked.outages.plan(), sleep=words.sleep, progress=progress,
             )  # fmt: skip
         else:
             found = compare_with_power(

@@ -153,8 +153,6 @@ class QueueQuestion:
         self.outages.plan()
         if self.nodes is None:
             raise UsageError("--outages and --mtbf-h: one pool of processors has no nodes; add --nodes")
-        if self.solve is not None or self.power.asked or self.keep:
-            raise UsageError("outages go without --solve, --keep and options of power: leave them out")
 
     def check(self) -> None:
         """Checks which options go together where nobody changes running jobs.

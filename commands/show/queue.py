@@ -276,22 +276,37 @@ def job(console: Console, found: "JobAudit") -> None:
         rows = [(one.name, one.processors, one.processor_s / 3600) for one in found.overtaken_by]
         title = f"came later, started earlier: {found.overtaken:,}"
         console.table(title, ("job", "processors", "processor h meanwhile"), rows)
+    if found.ended_runs:
+        times = (
+            (one.node, one.started_s, one.ended_s, one.kept_s, one.lost_s, one.waited_s)
+            for one in found.ended_runs
+        )
+        columns = ("node", "started s", "ended s", "kept s", "lost s", "then waited s")
+        console.table("runs that a fault of a node ended", columns, list(times))
+    if found.out_nodes:
+        outages = [(one.node, one.kind, one.down_s, one.up_s) for one in found.out_nodes]
+        title = f"nodes that were out meanwhile: {found.outages:,} outages"
+        console.table(title, ("node", "kind", "from s", "to s"), outages)
 
 
 def _said(found: "JobAudit") -> dict[str, str]:
     front = f"{found.in_front:,} jobs that ask for {found.in_front_processors:,} {found.unit}"
     first = f": {', '.join(found.first_in_front)}" if found.first_in_front else ""
+    outages = f"{found.out_s:,.0f} s nodes that were out had the rest, " if found.outages else ""
     fields = {
         "user": found.user or "unknown",
         "asks for": f"{found.processors:,} {found.unit}, {found.estimate_s:,.0f} s",
         "submitted": f"{found.submitted_s:,.0f} s, {found.free_at_submission:,} {found.unit} free",
         "in front": front + first,
         "waited": f"{found.waited_s:,.0f} s",
-        "of it": f"{found.busy_s:,.0f} s too few {found.unit} free, {found.held_back_s:,.0f} s enough, "
-        "but others had a claim on them",
+        "of it": f"{found.busy_s:,.0f} s too few {found.unit} free, {outages}{found.held_back_s:,.0f} s "
+        "enough, but others had a claim on them",
         "started": f"{found.started_s:,.0f} s{', before the head of the queue' if found.overtook else ''}",
         "set free by": ", ".join(found.released_by) or "nobody",
     }
+    if found.ended_runs:
+        lost_s = sum(one.lost_s for one in found.ended_runs)
+        fields["ended by faults"] = f"{len(found.ended_runs):,} times, {lost_s:,.0f} s of work lost"
     if found.forecast is not None:
         one = found.forecast
         fields[f"as known at {one.at_s:,.0f} s"] = (

@@ -121,11 +121,11 @@ def audit(
 
 def _of_queue(store: Path, run_id: str) -> list[AuditFinding]:
     """Returns the findings of a queue run: its schedule made again, also with another future."""
-    from replay.logqueue import logged_run  # brings the compiled kernel, needed here only
+    from replay.audit import queue_run  # brings the compiled kernel, needed here only
 
     if not RunReader(run_index.folder(store, run_id)).finished:
         return [AuditFinding("re-execution", f"{run_id} was stopped while it was written; make it again")]
-    return [AuditFinding(*found) for found in logged_run.audit(store, run_id).findings]
+    return [AuditFinding(*found) for found in queue_run.audit(store, run_id).findings]
 
 
 def executions(store: Path, reader: RunReader, progress: Progress) -> tuple[list[AuditFinding], list[str]]:

@@ -79,11 +79,12 @@ def recompute(
 
 def _of_queue(store: Path, run_id: str, until_s: float | None) -> Rerun:
     """Returns the re-execution of a queue run."""
-    from replay.logqueue import logged_run  # brings the compiled kernel, needed here only
+    from replay.audit import queue_run  # brings the compiled kernel, needed here only
+    from replay.logqueue import logged_run
 
     reader = RunReader(run_index.folder(store, run_id))
     last = None if until_s is None else last_event(reader.events(), to_ns(until_s))
-    compare, error = logged_run.repeated(store, logged_run.load(store, run_id), last)
+    compare, error = queue_run.repeated(store, logged_run.load(store, run_id), last)
     seq, what = (None, None) if error is None else (error.seq, error.what)
     return Rerun(run_id, compare.compared, seq, what, ())
 

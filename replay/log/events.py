@@ -55,6 +55,8 @@ EVENT_TYPES: dict[str, EventType] = {
         ("gpu_failed", 1, payloads.GpuFailed),
         ("gpu_repaired", 1, payloads.GpuRepaired),
         ("domain_slowed", 1, payloads.DomainSlowed),
+        ("node_down", 1, payloads.NodeChanged),
+        ("node_up", 1, payloads.NodeChanged),
         ("job_submitted", 1, payloads.JobChanged),
         ("job_started", 1, payloads.JobChanged),
         ("job_preempted", 1, payloads.JobChanged),

@@ -173,6 +173,14 @@ class GpuRepaired(Payload):
     free: Count = Field(description="GPUs of the domain that are available now")
 
 
+class NodeChanged(Payload):
+    """An outage of a node of a queue began or is over; jobs that a fault ends have events of their own."""
+
+    node: Count = Field(description="number of the node, from 0 in the order of the header")
+    reason: Literal["fault", "drain", "outage over"] = Field(description="a drain lets its jobs end")
+    outages: Count = Field(description="outages that the node is in from now on; 0: it is back")
+
+
 class DomainSlowed(Payload):
     """A domain computes slower than nominal, or no longer so."""
 
@@ -202,7 +210,11 @@ class JobChanged(Payload):
 
     reason: str = Field(description="why")
     gpus: list[Count] = Field(description="GPUs held per domain after it")
-    spec: Object = Field(default={}, description="the job itself, when it is submitted")
+    spec: Object = Field(
+        default={},
+        description="the job itself, when it is submitted; where it lies, when it starts in a queue; node, "
+        "work kept and lost, when a fault of a node ends its run",
+    )
 
 
 class OutOfMemory(Payload):

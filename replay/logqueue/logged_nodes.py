@@ -1,23 +1,32 @@
-"""The nodes of a queue run in its header, and what its jobs ask of them, to and from JSON values."""
+"""The nodes of a queue run in its header, their outages, and what its jobs ask of them, to and from JSON."""
 
 from itertools import groupby
 from typing import Any
 
 import numpy as np
 
+from ingest.core.errors import DamageError, UsageError
 from twin.nodes.on_nodes import NodeSchedule
+from twin.nodes.outages import NO_OUTAGES, FaultLaw, NodeOutages
+from twin.nodes.runs import pieces_of, runs_of
 from twin.placement.cluster import MILLI, NodeCluster
 from twin.placement.demands import Demands, Mix, Wants
 from twin.placement.recipe import Int
 
 Json = dict[str, Any]
-NODES = "nodes"
-"""Key of the header's scenario."""
+NODES, OUTAGES = "nodes", "outages"
+"""Key of the header's scenario, and key of the outages in it."""
+MOST_OUTAGES = 250_000
+"""Outages that a header holds."""
 
 
 def to_json(done: NodeSchedule) -> Json:
     """Returns the nodes, equal neighbours counted as [nodes, model, GPUs, CPU, memory, rack], and the classes
-    of demands with their tasks, all in the order in which the simulator has them."""
+    of demands with their tasks, all in the order in which the simulator has them; and the outages, if any.
+
+    Raises:
+        UsageError: there are too many outages for a header.
+    """
     one, asked = done.cluster, done.demands
     rows = zip(
         *(column.tolist() for column in (one.model, one.gpus, one.cpu_milli, one.memory_mib, one.rack)),
@@ -28,6 +37,7 @@ def to_json(done: NodeSchedule) -> Json:
         "groups": [[len(list(same)), *kind] for kind, same in groupby(rows)],
         "classes": _columns(asked.wants),
         "tasks": _columns(asked.tasks),
+        **({OUTAGES: _outages_to_json(done)} if len(done.outages) or done.outages.law else {}),
     }
 
 
@@ -38,6 +48,41 @@ def cluster_from(stored: Json) -> NodeCluster:
         groups = np.column_stack((groups, np.zeros(len(groups), np.int64)))
     columns = (np.repeat(groups[:, at], groups[:, 0]) for at in range(1, 6))
     return NodeCluster(tuple(stored["models"]), *(np.ascontiguousarray(column) for column in columns))
+
+
+def _outages_to_json(done: NodeSchedule) -> Json:
+    """Rows of [node, begin, end, whether it is a drain], nanoseconds; of drawn faults those up to the last
+    end, with the law by which others follow."""
+    out = done.outages if done.outages.law is None else done.outages.begun_by(int(done.end_ns.max()))
+    if len(out) > MOST_OUTAGES:
+        raise UsageError(
+            f"{len(out):,} outages, more than the {MOST_OUTAGES:,} that a run keeps: take fewer jobs or "
+            "longer times between faults, or leave --keep out"
+        )
+    columns = (out.node, out.down_ns, out.up_ns, out.drain.astype(np.int64))
+    law = out.law
+    return {
+        "rows": np.column_stack(columns).tolist(),
+        "checkpoint_interval_ns": done.checkpoint_interval_ns,
+        "drawn": law and {"mtbf_s": law.mtbf_s, "mttr_s": law.mttr_s, "seed": law.seed},
+    }
+
+
+def outages_from(stored: Json) -> tuple[NodeOutages, int]:
+    """Returns the outages of the nodes of a header, and the nanoseconds between checkpoints; 0: none.
+
+    Raises:
+        DamageError: one ends before it begins.
+    """
+    if OUTAGES not in stored:
+        return NO_OUTAGES, 0
+    said = stored[OUTAGES]
+    rows, law = np.array(said["rows"], np.int64).reshape(-1, 4), said["drawn"]
+    node, down_ns, up_ns, drain = (np.ascontiguousarray(column) for column in rows.T)
+    if (down_ns >= up_ns).any():
+        raise DamageError("the header holds an outage that ends before it begins")
+    found = NodeOutages(node, down_ns, up_ns, drain > 0, None if law is None else FaultLaw(**law))
+    return found, int(said["checkpoint_interval_ns"])
 
 
 def demands_from(stored: Json, class_of: Int) -> Demands:
@@ -58,14 +103,10 @@ def _arrays(stored: Json) -> Json:
 
 def overfull(done: NodeSchedule) -> list[str]:
     """Returns what cannot be: a GPU that at some time holds more than it has."""
-    milli = done.demands.wants.milli[done.demands.class_of]
-    sizes = np.diff(done.first)
-    job = np.repeat(np.arange(len(sizes)), sizes)
-    held = milli[job] > 0
-    slot, job = done.slots[held], job[held]
-    times = np.concatenate((done.start_ns[job], (done.start_ns + done.jobs.run_ns)[job]))
-    steps = np.concatenate((milli[job], -milli[job]))
-    slots = np.tile(slot, 2)
+    runs = runs_of(done)
+    pieces = pieces_of(done, runs)
+    times = np.concatenate((runs.start_ns[pieces.run], runs.end_ns[pieces.run]))
+    steps, slots = np.concatenate((pieces.milli, -pieces.milli)), np.tile(pieces.slot, 2)
     order = np.lexsort((steps, times, slots))  # at one instant jobs end before others start
     used = np.cumsum(steps[order])  # every GPU is empty in the end, so that the sum starts anew with each
     wrong = np.flatnonzero(used > MILLI)

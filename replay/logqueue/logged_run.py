@@ -1,8 +1,8 @@
-"""A queue run read back from its events, and its audit: the same schedule from the same inputs."""
+"""A queue run read back from its events, and played again from what they tell."""
 
-from collections.abc import Iterable
-from contextlib import suppress
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -15,14 +15,18 @@ from policy.placement.sites import site_choice
 from policy.queue.registry import recipe
 from replay.log.events import Event
 from replay.log.run_log import RunReader
-from replay.logqueue import logged_nodes, logged_sites, run_events
+from replay.logqueue import logged_nodes, logged_sites
+from replay.logqueue.job_changes import AnySchedule, JobHistory, JobNames, slots_of
 from replay.logqueue.logged_nodes import NODES
 from replay.logqueue.logged_sites import SITES
-from replay.logqueue.run_events import AnySchedule, JobNames, QueueChoices
+from replay.logqueue.run_events import QueueChoices
 from replay.store import run_index
-from replay.store.event_sinks import Compare, DivergenceError, Reached
 from replay.store.run_header import QUEUE, Header, from_payload
 from twin.nodes.on_nodes import NodeSchedule, simulate_on_nodes
+from twin.nodes.outage_plan import OutagePlan
+from twin.nodes.outages import NodeOutages
+from twin.nodes.runs import NodeRuns, out_over_time, runs_of
+from twin.placement.cluster import MILLI
 from twin.queue.jobs import UNKNOWN, FailedStarts, Int, QueueJobs
 from twin.queue.rules import rule_set
 from twin.queue.simulation import QueueSchedule, simulate
@@ -35,7 +39,8 @@ Json = dict[str, Any]
 class LoggedQueue:
     """A queue run: its header, what it was made with, its schedule as logged, names, and rows left out.
 
-    Of a run on `nodes` the schedule counts GPUs, thousandths of them where jobs share some (`unit`)."""
+    Of a run on `nodes` the schedule counts GPUs, thousandths of them where jobs share some (`unit`). Where
+    faults ended runs, a start in it is the end less the run time: `runs` say who held what at a time."""
 
     run_id: str
     header: Header
@@ -61,6 +66,36 @@ class LoggedQueue:
     def logged(self) -> AnySchedule:
         """Returns the schedule as it was written."""
         return self.nodes or self.sites or self.schedule
+
+    @cached_property
+    def node_runs(self) -> NodeRuns | None:
+        """Returns all runs of the jobs; None on no nodes."""
+        return None if self.nodes is None else runs_of(self.nodes)
+
+    @property
+    def run_job(self) -> Int:
+        """Returns the place of the job of each run."""
+        return np.arange(len(self.schedule.jobs)) if self.node_runs is None else self.node_runs.job
+
+    @cached_property
+    def runs(self) -> QueueSchedule:
+        """Returns the runs as jobs of their own: on a pool each job has one."""
+        return self.schedule if self.node_runs is None else self.node_runs.as_jobs(self.schedule)
+
+    @property
+    def first_start_ns(self) -> Int:
+        """Returns when each job starts for the first time (n,), nanoseconds."""
+        runs = self.node_runs
+        return self.schedule.start_ns if runs is None else runs.first_starts(len(self.schedule.jobs))
+
+    @cached_property
+    def taken_out(self) -> tuple[Int, Int]:
+        """Returns the times at which outages take more or less of the machine, and how much from each on, in
+        the unit of the schedule: what no job holds of nodes that are out."""
+        if self.nodes is None:
+            return np.zeros(0, np.int64), np.zeros(0, np.int64)
+        times, milli = out_over_time(self.nodes)
+        return times, milli // (MILLI if self.unit == "GPUs" else 1)
 
     def index(self, job: str) -> int:
         """Returns the place of a job.
@@ -100,58 +135,39 @@ def load(store: Path, run_id: str) -> LoggedQueue:
 
 def _folded(run_id: str, header: Header, choices: QueueChoices, events: Iterable[Event]) -> LoggedQueue:
     """Returns the run that the events tell."""
-    specs: list[Json] = []
-    submitted: list[int] = []
-    place: dict[str, int] = {}
-    started: dict[str, tuple[int, bool]] = {}
-    laid: dict[str, Json] = {}
-    ended: dict[str, int] = {}
-    failed: dict[int, tuple[tuple[int, Json], ...]] = {}
-    left_out = []
+    read = JobHistory()
     for event in events:
-        if event.type == "job_submitted":
-            place[event.job] = len(specs)
-            specs.append(event.payload["spec"])
-            submitted.append(event.sim_ns)
-        elif event.type == "job_started":
-            started[event.job] = event.sim_ns, event.payload["reason"] == run_events.OVERTAKES
-            laid[event.job] = event.payload["spec"]
-        elif event.type == "job_finished":
-            ended[event.job] = event.sim_ns
-        elif event.type == "job_out_of_memory":
-            number = place[event.job] + 1
-            after_ns = event.sim_ns - started[event.job][0]
-            failed[number] = (*failed.get(number, ()), (after_ns, event.payload))
-        elif event.type == "job_failed":
-            left_out.append(Reject(reason=event.payload["reason"], **event.payload["spec"]))
-    start_ns = np.array([started[job][0] for job in place], np.int64)
-    overtook = np.array([started[job][1] for job in place], np.bool_)
-    end_ns = np.array([ended[job] for job in place], np.int64)
-    jobs, users = _jobs(specs, np.array(submitted, np.int64), end_ns - start_ns)
+        read.take(event)
+    stored, place = header.world["scenario"], read.place
+    for job in place:
+        if job not in read.started or job not in read.ended:
+            raise UsageError(f"{run_id} tells of no end of job {job}: it was stopped while it was written")
+    start_ns = np.array([read.started[job][0] for job in place], np.int64)
+    overtook = np.array([read.started[job][1] for job in place], np.bool_)
+    end_ns = np.array([read.ended[job] for job in place], np.int64)
+    width = int(logged_nodes.cluster_from(stored[NODES]).gpus.max()) if NODES in stored else 0
+    broken = read.interruptions(width)
+    kept_ns = np.zeros(len(place), np.int64)
+    np.add.at(kept_ns, broken.job, broken.kept_ns)
+    jobs, users = _jobs(read.specs, np.array(read.submitted, np.int64), end_ns - start_ns + kept_ns)
     names = JobNames(dict(enumerate(place, 1)), users)
-    stored, where = header.world["scenario"], [laid[job] for job in place]
+    left_out, where = tuple(read.left_out), [read.laid[job] for job in place]
     if SITES in stored:
-        over = logged_sites.schedule_from(stored[SITES], specs, where, jobs, start_ns, overtook)
-        return LoggedQueue(run_id, header, choices, over.as_pool, names, tuple(left_out), None, over)
+        over = logged_sites.schedule_from(stored[SITES], read.specs, where, jobs, start_ns, overtook)
+        return LoggedQueue(run_id, header, choices, over.as_pool, names, left_out, None, over)
     if NODES not in stored:
         done = QueueSchedule(jobs, choices.processors, start_ns, overtook)
-        return LoggedQueue(run_id, header, choices, done, names, tuple(left_out), failed=failed)
-    kinds = np.array([spec["class"] for spec in specs], np.int64)
-    placed = _on_nodes(stored[NODES], kinds, jobs, start_ns, overtook, [one["places"] for one in where])
-    return LoggedQueue(run_id, header, choices, placed.in_gpus, names, tuple(left_out), placed)
-
-
-def _on_nodes(
-    stored: Json, kinds: Int, jobs: QueueJobs, start_ns: Int, overtook: Any,
-    laid: list[list[tuple[int, int]]],
-) -> NodeSchedule:  # fmt: skip
-    """Returns the schedule of a run on nodes."""
-    cluster = logged_nodes.cluster_from(stored)
-    width = int(cluster.gpus.max())
-    first = np.concatenate(([0], np.cumsum([len(one) for one in laid]))).astype(np.int64)
-    slots = np.array([node * width + gpu for one in laid for node, gpu in one], np.int64)
-    demands = logged_nodes.demands_from(stored, kinds)
-    return NodeSchedule(jobs, cluster, demands, start_ns, overtook, first, slots)
+        return LoggedQueue(run_id, header, choices, done, names, left_out, failed=read.failed)
+    cluster = logged_nodes.cluster_from(stored[NODES])
+    first, slots = slots_of(where, width)
+    kinds = np.array([spec["class"] for spec in read.specs], np.int64)
+    outages, interval_ns = logged_nodes.outages_from(stored[NODES])
+    outages.check(cluster)
+    placed = NodeSchedule(
+        jobs, cluster, logged_nodes.demands_from(stored[NODES], kinds), start_ns, overtook, first, slots,
+        outages, broken, interval_ns,
+    )  # fmt: skip
+    return LoggedQueue(run_id, header, choices, placed.in_gpus, names, left_out, placed)
 
 
 def _jobs(specs: list[Json], submit_ns: Int, run_ns: Int) -> tuple[QueueJobs, dict[int, str]]:
@@ -176,59 +192,15 @@ def _rank(name: str) -> tuple[int, str]:
     return (int(name), "") if name.isdigit() else (2**63, name)
 
 
-@dataclass(frozen=True, slots=True)
-class QueueAudit:
-    """Findings of an audit of a queue run: faults as (check, problem), and how many events agree."""
-
-    run_id: str
-    findings: tuple[tuple[str, str], ...]
-    compared: int
-
-    @property
-    def ok(self) -> bool:
-        """True if nothing was found."""
-        return not self.findings
-
-
-def audit(store: Path, run_id: str) -> QueueAudit:
-    """Simulates a queue run again and compares every event; changes the future, and compares the past.
-
-    The chain and the digests of the log are those of every run and are checked before (`replay.audit`).
-    """
-    run = load(store, run_id)
-    findings = [("conservation", problem) for problem in contradictions(run.schedule)]
-    if run.nodes is not None:
-        findings += [("conservation", problem) for problem in logged_nodes.overfull(run.nodes)]
-    if run.sites is not None:
-        findings += [("conservation", problem) for problem in logged_sites.overfull(run.sites)]
-    compare, error = repeated(store, run)
-    if error is not None:
-        findings.append(("re-execution", f"event {error.seq} differs: {error.what}"))
-    findings += [("look-ahead", problem) for problem in looks_ahead(run)]
-    return QueueAudit(run_id, tuple(findings), compare.compared)
-
-
-def repeated(
-    store: Path, run: LoggedQueue, until: int | None = None
-) -> tuple[Compare, DivergenceError | None]:
-    """Simulates a run again, and compares it with its log up to the event `until`; returns the comparison and
-    the first difference."""
-    reader = RunReader(run_index.folder(store, run.run_id))
-    compare = Compare(run.run_id, reader.events(), until=until, partial=not reader.finished)
-    try:
-        with suppress(Reached):
-            run_events.emit(
-                compare, run.header, played(run, run.logged.jobs), run.names, run.left_out,
-                run.failed,
-            )  # fmt: skip
-    except DivergenceError as error:
-        return compare, error
-    return compare, None
-
-
-def played(run: LoggedQueue, jobs: QueueJobs, policy: str | None = None) -> AnySchedule:
+def played(
+    run: LoggedQueue, jobs: QueueJobs, policy: str | None = None, outages: NodeOutages | None = None
+) -> AnySchedule:
     """Returns what the run's scheduler, or another one, makes of jobs of the run, which are numbered by their
-    place in it."""
+    place in it; nodes have the outages of the run, or those given.
+
+    Raises:
+        UsageError: the faults of the run cannot be drawn further, which another scheduler may need.
+    """
     chosen, nodes = run.choices, run.nodes
     with_ = recipe(policy or chosen.policy)
     rules, prediction = rule_set(chosen.rules), chosen.prediction
@@ -240,22 +212,31 @@ def played(run: LoggedQueue, jobs: QueueJobs, policy: str | None = None) -> AnyS
     if nodes is None:
         return simulate(jobs, chosen.processors, with_, prediction=prediction, rules=rules)
     demands = replace(nodes.demands, class_of=nodes.demands.class_of[jobs.number - 1])
-    return simulate_on_nodes(
-        jobs, demands, nodes.cluster, with_, placement(str(chosen.placement)), prediction=prediction,
-        rules=rules, seed=run.header.seed,
+    on_nodes = partial(
+        simulate_on_nodes, jobs, demands, nodes.cluster, with_, placement(str(chosen.placement)),
+        prediction=prediction, rules=rules, seed=run.header.seed,
+        checkpoint_interval_ns=nodes.checkpoint_interval_ns,
     )  # fmt: skip
+    if policy is None or outages is not None or nodes.outages.law is None:
+        return on_nodes(outages=nodes.outages if outages is None else outages)
+    return _drawn_further(nodes, jobs, on_nodes)
 
 
-def contradictions(done: QueueSchedule) -> list[str]:
-    """Returns what cannot be: a start before the submission, or more processors in use than there are."""
-    problems = []
-    early = np.flatnonzero(done.start_ns < done.jobs.submit_ns)
-    if len(early):
-        problems.append(f"{len(early)} jobs start before they are submitted, the first is job {early[0] + 1}")
-    used = used_processors(done)[1]
-    if len(used) and used.max() > done.processors:
-        problems.append(f"{used.max():,} processors are in use of {done.processors:,}")
-    return problems
+def _drawn_further(
+    nodes: NodeSchedule, jobs: QueueJobs, on_nodes: Callable[..., NodeSchedule]
+) -> NodeSchedule:
+    """Plays jobs with the faults of a run, and those that follow by their law if its jobs end later."""
+    law = nodes.outages.law
+    assert law is not None, "the faults of the run were drawn"
+    plan = OutagePlan(mtbf_s=law.mtbf_s, mttr_s=law.mttr_s, seed=law.seed)
+    found = plan.play(
+        nodes.cluster, jobs, lambda *, outages, checkpoint_interval_ns: on_nodes(outages=outages)
+    )
+    until_ns = int(min(nodes.end_ns.max(), found.end_ns.max()))
+    same, own = found.outages.begun_by(until_ns), nodes.outages.begun_by(until_ns)
+    if not (np.array_equal(same.down_ns, own.down_ns) and np.array_equal(same.up_ns, own.up_ns)):
+        raise UsageError("the faults of this run were drawn by another version of NumPy, which draws others")
+    return found
 
 
 def used_processors(done: QueueSchedule) -> tuple[Int, Int]:
@@ -266,33 +247,3 @@ def used_processors(done: QueueSchedule) -> tuple[Int, Int]:
     net = np.zeros(len(changed), np.int64)
     np.add.at(net, at, steps)
     return changed, np.cumsum(net)
-
-
-def looks_ahead(run: LoggedQueue) -> list[str]:
-    """Returns which starts up to the middle of the run depend on what happened later.
-
-    Runs that end later are cut to half of what was left of them, and later submissions are left out. With the
-    prediction `actual` the scheduler knows run times by design, and nothing is checked.
-    """
-    done, jobs = run.schedule, run.logged.jobs
-    if run.choices.prediction == "actual" or not len(jobs):
-        return []
-    middle = int(np.median(done.start_ns))
-    known = done.jobs.submit_ns <= middle
-    left = np.maximum(done.end_ns - np.maximum(done.start_ns, middle), 0)
-    if run.sites is not None:  # a rate that links change says nothing of how much work is left
-        shorter = np.where(done.start_ns > middle, jobs.estimate_ns, jobs.run_ns)
-        return _moved(run, known, middle, played(run, replace(jobs, run_ns=shorter).select(known)))
-    shorter = np.where(done.end_ns > middle, np.maximum(done.jobs.run_ns - left // 2, 1), done.jobs.run_ns)
-    return _moved(run, known, middle, played(run, replace(jobs, run_ns=shorter).select(known)))
-
-
-def _moved(run: LoggedQueue, known: Any, middle: int, other: AnySchedule) -> list[str]:
-    """Returns which starts up to the middle differ between a run and its jobs with another future."""
-    done = run.schedule
-    before = done.start_ns[known] <= middle
-    moved = np.flatnonzero(before & (other.start_ns != done.start_ns[known]))
-    return [
-        f"the start of job {run.names.job(at + 1)} depends on what happened after it"
-        for at in moved[:1].tolist()
-    ]

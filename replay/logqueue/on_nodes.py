@@ -92,7 +92,7 @@ def compare_on_nodes(
     dataset = source.name.partition("/")[0] if isinstance(source, LakeJobs) else None
     return of_node_jobs(
         log, recipes, places, prediction=prediction, rules=rules, outages=outages, keep=keep,
-        origin=QueueOrigin(dataset), progress=progress,
+        origin=QueueOrigin(dataset, note="; ".join(outages.notes)), progress=progress,
     )  # fmt: skip
 
 

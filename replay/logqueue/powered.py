@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -16,9 +17,12 @@ from policy.placement.registry import placement
 from policy.queue.registry import recipe
 from replay.logqueue import logged_power, on_nodes, run_events
 from replay.logqueue.comparison import USUAL, read_to_json
+from replay.logqueue.job_changes import JobNames
 from replay.logqueue.logged_power import NO_OWNER, owners_of
 from replay.logqueue.run_events import NO_ORIGIN, QueueOrigin
 from twin.nodes.on_nodes import NodeSchedule, simulate_on_nodes
+from twin.nodes.outage_plan import OutagePlan
+from twin.nodes.runs import runs_of
 from twin.power.accounts import Account, accounts, charged
 from twin.power.conversion import SUPPLIES
 from twin.power.figures import PowerFigures, power_figures
@@ -26,9 +30,10 @@ from twin.power.node_power import mean_power, node_site_power
 from twin.power.node_sleep import NodeSleep, asleep
 from twin.power.powered_queue import Owner, PowerChoices, PoweredSchedule, simulate_with_power
 from twin.power.site_power import MW_PER_W
-from twin.queue.jobs import UNKNOWN, Prediction
+from twin.queue.jobs import UNKNOWN, Int, Prediction
 from twin.queue.metrics import QueueFigures, figures
 from twin.queue.rules import PREDICTSIM, QueueRules
+from twin.queue.simulation import QueueSchedule
 from twin.workload.selection import LogJobs, select
 
 
@@ -166,10 +171,12 @@ def compare_with_power(
 def compare_on_nodes_with_power(
     source: Path | LakeJobs, nodes: str, choices: PowerChoices, policies: Sequence[str] = (),
     placements: Sequence[str] = (), *, prediction: Prediction = "estimate", rules: QueueRules = PREDICTSIM,
-    owner: Owner | None = None, sleep: NodeSleep | None = None, progress: Progress = SILENT,
+    owner: Owner | None = None, outages: OutagePlan = on_nodes.NEVER_OUT, sleep: NodeSleep | None = None,
+    progress: Progress = SILENT,
 ) -> PoweredComparison:  # fmt: skip
     """Returns what each scheduler with each placement makes of the jobs on nodes, and what the site draws:
-    each GPU the power of its own model, with the conversion of `choices`; its own model is not heeded. With
+    each GPU the power of its own model, with the conversion of `choices`; its own model is not heeded. A node
+    draws nothing from a fault to its repair; work that a fault loses is charged to the owner of its job. With
     `sleep` nodes without jobs sleep, and jobs wait for them.
 
     Raises:
@@ -187,38 +194,38 @@ def compare_on_nodes_with_power(
     results, log = list[PoweredResult](), None
     progress.start(len(recipes) * len(places), "queue on nodes with power", "schedules")
     for one, place in product(recipes, places):
-        done = simulate_on_nodes(
-            asked.jobs,
-            asked.demands,
-            asked.cluster,
-            one,
-            place,
-            prediction=prediction,
-            rules=rules,
-            sleep=None if sleep is None else sleep.rule,
-        )
-        schedule, power = done.in_gpus, node_site_power(done, choices.model.chain, sleep)
+        played = partial(
+            simulate_on_nodes, asked.jobs, asked.demands, asked.cluster, one, place, prediction=prediction,
+            rules=rules, sleep=None if sleep is None else sleep.rule,
+        )  # fmt: skip
+        done = outages.play(asked.cluster, asked.jobs, played)
+        schedule, runs = done.in_gpus, runs_of(done)
+        held, power = node_site_power(done, runs, choices.model.chain, sleep)
         log = LogJobs(
-            asked.name, asked.cluster.total_gpus, schedule.jobs, asked.rejects, asked.notes, asked.ids,
-            asked.users,
+            asked.name, asked.cluster.total_gpus, schedule.jobs, asked.rejects,
+            (*asked.notes, *outages.notes), asked.ids, asked.users,
         )  # fmt: skip
         owners = None
         if owner is not None:
             owners = _owners(job_logs.read(source), log, owner)
         powered = PoweredSchedule(schedule, schedule.jobs.submit_ns, power)
         slept = None if sleep is None else NodeSlumber.of(done, sleep)
-        results.append(replace(_result(f"{one.name}, {place.name}", powered, choices, owners), slept=slept))
+        result = _result(f"{one.name}, {place.name}", powered, choices, owners, (held, runs.job))
+        results.append(replace(result, slept=slept))
         progress.advance(1, one.name)
     assert log is not None, "there is a scheduler and a placement"
     return PoweredComparison(log, prediction, rules, choices, owner, tuple(results), sleep)
 
 
 def _result(
-    policy: str, done: PoweredSchedule, choices: PowerChoices, owners: Sequence[str] | None
-) -> PoweredResult:
+    policy: str, done: PoweredSchedule, choices: PowerChoices, owners: Sequence[str] | None,
+    runs: tuple[QueueSchedule, Int] | None = None,
+) -> PoweredResult:  # fmt: skip
+    """The figures of a schedule; `runs`: what held GPUs when, and the jobs of it, if not each job once."""
     ledger: tuple[Account, ...] = ()
     if owners is not None:
-        ledger = accounts(charged(done.schedule, done.power, choices.carbon, choices.price), owners)
+        held, job_of = runs or (done.schedule, None)
+        ledger = accounts(charged(held, done.power, choices.carbon, choices.price), owners, job_of)
     found, power = figures(done.schedule), power_figures(done, choices)
     return PoweredResult(policy, choices.limited, found, power, ledger)
 
@@ -226,7 +233,7 @@ def _result(
 def _owners(read: SwfLog, log: LogJobs, owner: Owner) -> list[str]:
     """Returns the user or the group of each job, by name."""
     if owner == "user":
-        return owners_of(owner, log.jobs, run_events.JobNames(log.ids, log.users).user)
+        return owners_of(owner, log.jobs, JobNames(log.ids, log.users).user)
     group = dict(zip(read.column("job").tolist(), read.column("group").tolist(), strict=True))
     found = (int(group[number]) for number in log.jobs.number.tolist())
     return [NO_OWNER if one == UNKNOWN else str(one) for one in found]

@@ -1,11 +1,11 @@
-"""A queue run as events: every job's submission, start and end, and the rows that were left out.
+"""A queue run as events: its header, the rows that were left out, all changes of its jobs, and its sums.
 
 The log holds all inputs: from its events alone the jobs are made again (`logged_run.py`), simulated again and
 compared.
 """
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from hashlib import sha256
 from heapq import merge
@@ -20,6 +20,7 @@ from ingest.core.names import is_name
 from ingest.parsing.reader import Reject
 from replay.log.run_log import RunWriter
 from replay.logqueue import logged_nodes, logged_power, logged_sites
+from replay.logqueue.job_changes import AnySchedule, JobNames, changes, failures
 from replay.logqueue.logged_nodes import NODES
 from replay.logqueue.logged_power import POWER
 from replay.logqueue.logged_sites import SITES
@@ -30,7 +31,7 @@ from twin.nodes.metrics import node_figures
 from twin.nodes.on_nodes import NodeSchedule
 from twin.nodes.selection import NodeJobs
 from twin.power.powered_queue import PowerChoices
-from twin.queue.jobs import UNKNOWN, FailedStarts, Int, Prediction, QueueJobs
+from twin.queue.jobs import FailedStarts, Prediction, QueueJobs
 from twin.queue.metrics import figures
 from twin.queue.rules import QueueRules
 from twin.queue.simulation import QueueSchedule
@@ -39,11 +40,6 @@ from twin.sites.simulation import SiteSchedule
 from twin.workload.selection import LogJobs
 
 Json = dict[str, Any]
-AnySchedule = QueueSchedule | NodeSchedule | SiteSchedule
-HEAD, OVERTAKES = "head of the queue", "overtakes the head of the queue"
-DONE, CUT = "done", "at its estimate"
-SUBMITTED, ENDED, STARTED = range(3)
-"""Kinds of changes, in their order at one instant under most rules."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,22 +76,6 @@ class QueueOrigin:
 
 
 NO_ORIGIN = QueueOrigin()
-
-
-@dataclass(frozen=True, slots=True)
-class JobNames:
-    """Names of jobs and users by their numbers; a number without a name stands for itself."""
-
-    ids: Mapping[int, str]
-    users: Mapping[int, str]
-
-    def job(self, number: int) -> str:
-        """Returns the name of a job."""
-        return self.ids.get(number, str(number))
-
-    def user(self, number: int) -> str | None:
-        """Returns the name of a user; None where it is not known."""
-        return None if number == UNKNOWN else self.users.get(number, str(number))
 
 
 def record(
@@ -142,11 +122,6 @@ def _size_of(done: AnySchedule) -> int:
     return done.cluster.total_gpus if isinstance(done, NodeSchedule) else done.processors
 
 
-def ends_of(done: AnySchedule) -> Int:
-    """Returns the ends of jobs (n,), nanoseconds."""
-    return done.end_ns
-
-
 def header_of(
     choices: QueueChoices, done: AnySchedule, origin: QueueOrigin, power: PowerChoices | None = None
 ) -> Header:
@@ -154,7 +129,7 @@ def header_of(
     name = re.sub(r"[^A-Za-z0-9._-]+", "-", Path(choices.log).name.split(".")[0])[:40]
     if origin.scenario is not None:
         name = origin.scenario["name"]
-    scenario = {"name": name if is_name(name) else QUEUE, QUEUE: choices.to_json()}
+    scenario: Json = {"name": name if is_name(name) else QUEUE, QUEUE: choices.to_json()}
     if origin.scenario is not None:
         scenario["settings"] = origin.scenario
     if isinstance(done, NodeSchedule):
@@ -170,7 +145,7 @@ def header_of(
         "seed": origin.seed,
         "traces": {"source": digest_of(done.jobs)},
         "note": origin.note,
-        "end_ns": int(ends_of(done).max()),
+        "end_ns": int(done.end_ns.max()),
         "origin_epoch_ns": 0,
     }
     return Header(world, QUEUE, "kernel", None, False, branch=origin.branch)
@@ -191,18 +166,22 @@ def emit(
     for one in left_out:
         row = {"row": one.row, "column": one.column, "raw": one.raw}
         sink.append(0, "job_failed", {"reason": one.reason, "gpus": [0], "spec": row}, job=one.raw)
-    parts = (_failures(done, names, failed), changes(done, names), _power(done, header, names))
+    parts = (failures(done, names, failed), changes(done, names), _power(done, header, names))
     for time_ns, kind, payload, job in merge(*parts, key=itemgetter(0)):
         sink.append(time_ns, kind, payload, job=job)
-    sink.finish(totals(done), sim_ns=int(ends_of(done).max()))
+    sink.finish(totals(done), sim_ns=int(done.end_ns.max()))
 
 
 def totals(done: AnySchedule) -> Json:
-    """Returns the sums and figures of a run, as `run_finished` has them."""
-    held_ns = (ends_of(done) - done.start_ns).tolist()
+    """Returns the sums and figures of a run, those of `run_finished`; a job waits while it holds nothing."""
+    held_ns, wait_ns = done.end_ns - done.start_ns, done.start_ns - done.jobs.submit_ns
+    if isinstance(done, NodeSchedule):
+        broken = done.broken
+        np.add.at(held_ns, broken.job, broken.end_ns - broken.start_ns)
+        np.add.at(wait_ns, broken.job, broken.start_ns - broken.end_ns)
     return {
-        "processor_ns": sum(map(int.__mul__, held_ns, done.jobs.processors.tolist())),
-        "wait_ns": int((done.start_ns - done.jobs.submit_ns).sum()),
+        "processor_ns": sum(map(int.__mul__, held_ns.tolist(), done.jobs.processors.tolist())),
+        "wait_ns": int(wait_ns.sum()),
         "figures": figures_of(done),
     }
 
@@ -214,35 +193,6 @@ def figures_of(done: AnySchedule) -> Json:
     return (node_figures(done) if isinstance(done, NodeSchedule) else figures(done)).to_json()
 
 
-def changes(done: AnySchedule, names: JobNames) -> Iterator[tuple[int, str, Json, str]]:
-    """Yields (time, type, payload, job) of all jobs in order; at one instant submissions, ends, starts.
-
-    On nodes that were out it yields the last run of each job."""
-    jobs, count = done.jobs, len(done.jobs)
-    times = np.concatenate((jobs.submit_ns, ends_of(done), done.start_ns))
-    kinds = np.repeat((SUBMITTED, ENDED, STARTED), count)
-    order = np.lexsort((np.tile(np.arange(count), 3), kinds, times))
-    called = [names.job(number) for number in jobs.number.tolist()]
-    sizes, overtook = _gpus_held(done), done.backfilled.tolist()
-    cut = (jobs.run_ns == jobs.estimate_ns).tolist()
-    specs, places = _specs(done, names), _places(done)
-    for time_ns, at in zip(times[order].tolist(), order.tolist(), strict=True):
-        kind, job = divmod(at, count)
-        if kind == SUBMITTED:
-            yield time_ns, "job_submitted", {"reason": "", "gpus": [0], "spec": specs[job]}, called[job]
-        elif kind == STARTED:
-            why = OVERTAKES if overtook[job] else HEAD
-            yield (
-                time_ns,
-                "job_started",
-                {"reason": why, "gpus": sizes[job], "spec": places(job)},
-                called[job],
-            )
-        else:
-            why = CUT if cut[job] else DONE
-            yield time_ns, "job_finished", {"reason": why, "gpus": [0], "spec": {}}, called[job]
-
-
 def _power(done: AnySchedule, header: Header, names: JobNames) -> Iterator[logged_power.Timed]:
     """Returns the events of power, if the header of the run holds a model of it."""
     stored = header.world["scenario"].get(POWER)
@@ -251,55 +201,3 @@ def _power(done: AnySchedule, header: Header, names: JobNames) -> Iterator[logge
     assert isinstance(done, QueueSchedule), "power is kept of a pool"
     choices = logged_power.from_json(stored)
     return logged_power.events(done, choices, logged_power.owners_of(choices.owner, done.jobs, names.user))
-
-
-def _failures(done: AnySchedule, names: JobNames, failed: FailedStarts) -> list[tuple[int, str, Json, str]]:
-    """Returns failed starts (time, type, payload, job) in order, without those after the end of a cut job."""
-    held = zip(done.jobs.number.tolist(), done.start_ns.tolist(), ends_of(done).tolist(), strict=True)
-    found = [
-        (start_ns + after_ns, "job_out_of_memory", payload, names.job(number))
-        for number, start_ns, end_ns in held
-        for after_ns, payload in failed.get(number, ())
-        if start_ns + after_ns <= end_ns
-    ]
-    return sorted(found, key=itemgetter(0))
-
-
-def _gpus_held(done: AnySchedule) -> list[list[int]]:
-    """Returns the GPUs or processors of each job, at every site if there are several."""
-    if isinstance(done, SiteSchedule):
-        return list(done.world.options.need[done.option].tolist())
-    return [[size] for size in done.jobs.processors.tolist()]
-
-
-def _places(done: AnySchedule) -> Callable[[int], Json]:
-    """Returns what tells where a job lies; on a pool it lies nowhere in particular."""
-    if isinstance(done, SiteSchedule):
-        ways = done.option.tolist()
-        return lambda job: {"way": ways[job]}
-    if not isinstance(done, NodeSchedule):
-        return lambda job: {}
-    width, slots, first = int(done.cluster.gpus.max()), done.slots.tolist(), done.first.tolist()
-    return lambda job: {"places": [list(divmod(one, width)) for one in slots[first[job] : first[job + 1]]]}
-
-
-def _specs(done: AnySchedule, names: JobNames) -> list[Json]:
-    """Returns what is known of each job when it is submitted; on nodes its class of demands, too."""
-    jobs = done.jobs
-    kinds = done.demands.class_of.tolist() if isinstance(done, NodeSchedule) else None
-    columns = (jobs.processors, jobs.estimate_ns, jobs.user, jobs.priority, jobs.deadline_ns, jobs.account)
-    return [
-        {
-            "processors": processors,
-            "estimate_ns": estimate_ns,
-            "user": names.user(user),
-            "priority": None if priority == UNKNOWN else priority,
-            "deadline_ns": None if deadline_ns == UNKNOWN else deadline_ns,
-            **({} if account == UNKNOWN else {"account": account}),
-            **({} if kinds is None else {"class": kinds[at]}),
-            **(logged_sites.spec_of(done, at) if isinstance(done, SiteSchedule) else {}),
-        }
-        for at, (processors, estimate_ns, user, priority, deadline_ns, account) in enumerate(
-            zip(*(column.tolist() for column in columns), strict=True)
-        )
-    ]

@@ -5,6 +5,10 @@ runs are drawn. A run is the estimate times a ratio run / estimate of a job that
 user where there are enough; jobs of one user are alike, and take the same quantile in one draw. A running job
 draws among the ratios that are longer than it has run; where there is none it runs to its estimate. Nobody
 submits after the moment: a scheduler that lets later jobs go first may start the job later than said.
+
+A node that is out comes back after as long as an outage of its kind took that was over by then and took
+longer than this one has so far, drawn for each; where there is none it takes as long again. No node goes out
+after the moment, so that a forecast is early where nodes often fail.
 """
 
 from dataclasses import dataclass, replace
@@ -14,6 +18,7 @@ import numpy as np
 
 from ingest.core.units import NS_PER_S
 from replay.logqueue.logged_run import LoggedQueue, played
+from twin.nodes.outages import NodeOutages
 from twin.queue.jobs import Float, Int, QueueJobs
 from twin.queue.rules import rule_set
 
@@ -53,7 +58,8 @@ def forecast(run: LoggedQueue, job: int, at_ns: int) -> StartForecast:
     known = past.known()
     draws = DRAWS if len(known) and run.choices.prediction != "actual" else 1
     ratios = past.ratios(known)
-    found = [past.start_ns(job, past.drawn(ratios, generator)) for _ in range(draws)]
+    draws = DRAWS if past.nodes_out else draws
+    found = [past.start_ns(job, past.drawn(ratios, generator), past.outages(generator)) for _ in range(draws)]
     low, median, high = np.quantile(np.array(found, np.float64), ((1 - LEVEL) / 2, 0.5, (1 + LEVEL) / 2))
     return StartForecast(
         at_ns / NS_PER_S, float(low / NS_PER_S), float(median / NS_PER_S), float(high / NS_PER_S), len(known)
@@ -91,6 +97,11 @@ class _Past:
         running = (self.begun <= at_ns) & ~self.over
         self.free = int(done.processors - done.jobs.processors[: self.count][running].sum())
         self.least_ns = np.where(running, at_ns - self.begun + 1, 1)
+        self.nodes_out = False
+        if run.nodes is not None and run.node_runs is not None:
+            self.least_ns = run.node_runs.done_ns(len(done.jobs), at_ns)[: self.count] + 1
+            out = run.nodes.outages
+            self.nodes_out = bool(((out.down_ns <= at_ns) & (out.up_ns > at_ns)).any())
 
     def known(self) -> Int:
         """Jobs that had ended, the last one last."""
@@ -129,9 +140,23 @@ class _Past:
         run_ns[own] = np.minimum(guess, estimate) if cuts else guess
         return run_ns
 
-    def start_ns(self, job: int, run_ns: Int) -> int:
-        """Start of a job if runs are these."""
-        return int(self._played(replace(self.jobs, run_ns=run_ns))[job])
+    def outages(self, generator: np.random.Generator) -> NodeOutages | None:
+        """One draw of the outages that have begun: those that are over as they were."""
+        if self.run.nodes is None:
+            return None
+        out, at_ns = self.run.nodes.outages, self.at_ns
+        up_ns, over = out.up_ns.copy(), out.up_ns <= at_ns
+        for one in np.flatnonzero((out.down_ns <= at_ns) & ~over).tolist():
+            so_far, alike = at_ns - out.down_ns[one], over & (out.drain == out.drain[one])
+            took = (out.up_ns - out.down_ns)[alike]
+            longer = took[took > so_far]
+            lasts = generator.choice(longer) if len(longer) else 2 * max(so_far, 1)
+            up_ns[one] = out.down_ns[one] + lasts
+        return out.known_at(at_ns, up_ns)
+
+    def start_ns(self, job: int, run_ns: Int, outages: NodeOutages | None) -> int:
+        """Start of a job, the next one from the moment on, if runs and outages are these."""
+        return int(self._played(replace(self.jobs, run_ns=run_ns), outages)[job])
 
     def starts_now(self, processors: int, estimate_s: int) -> bool:
         """True if a job of this size, submitted now, would start now."""
@@ -144,10 +169,10 @@ class _Past:
         columns = {name: np.append(getattr(given, name), value) for name, value in new.items()}
         return bool(self._played(QueueJobs(**columns))[-1] == self.at_ns)
 
-    def _played(self, jobs: QueueJobs) -> Int:
+    def _played(self, jobs: QueueJobs, outages: NodeOutages | None = None) -> Int:
         on_pool = self.run.nodes is None and self.run.sites is None
         first = self._last_idle() if on_pool and not self.run.choices.policy.startswith("las") else 0
-        done = played(self.run, jobs.select(slice(first, None)))
+        done = played(self.run, jobs.select(slice(first, None)), outages=outages)
         return np.concatenate((self.begun[:first], done.start_ns))
 
     def _last_idle(self) -> int:

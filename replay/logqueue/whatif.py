@@ -7,11 +7,14 @@ from typing import Any
 import numpy as np
 
 from ingest.core.errors import UsageError
-from replay.logqueue import run_events
+from replay.logqueue import logged_nodes, run_events
+from replay.logqueue.job_changes import AnySchedule
+from replay.logqueue.logged_nodes import NODES
 from replay.logqueue.logged_run import LoggedQueue, load, played
-from replay.logqueue.run_events import AnySchedule
 from replay.logqueue.windowed import WINDOWS, Ranged, Windowed, ratio
 from replay.store.run_header import QUEUE
+from twin.nodes.on_nodes import NodeSchedule
+from twin.nodes.runs import runs_of
 from twin.queue.simulation import QueueSchedule
 
 Json = dict[str, Any]
@@ -65,15 +68,14 @@ def what_if(store: Path, run_id: str, policy: str) -> QueueWhatIf:
     if policy == run.choices.policy:
         raise UsageError(f"{run_id} has the scheduler {policy} itself; name another one")
     other = played(run, run.logged.jobs, policy)
-    header = _header(run, policy)
+    header = _header(run, policy, other)
     name = run_events.written(store, header, other, run.names, run.left_out, run.failed)
-    differ = np.flatnonzero(other.start_ns != run.schedule.start_ns)
-    first = (
-        int(differ[np.argmin(np.minimum(other.start_ns, run.schedule.start_ns)[differ])])
-        if len(differ)
-        else None
-    )
-    begun = None if first is None else min(int(other.start_ns[first]), int(run.schedule.start_ns[first]))
+    starts = run.first_start_ns, other.start_ns
+    if isinstance(other, NodeSchedule):
+        starts = run.first_start_ns, runs_of(other).first_starts(len(other.jobs))
+    differ, earlier = np.flatnonzero(starts[0] != starts[1]), np.minimum(*starts)
+    first = int(differ[np.argmin(earlier[differ])]) if len(differ) else None
+    begun = None if first is None else int(earlier[first])
     return QueueWhatIf(
         run_id, run.choices.policy, name, policy, run_events.figures_of(run.logged),
         run_events.figures_of(other), len(other.jobs),
@@ -82,11 +84,12 @@ def what_if(store: Path, run_id: str, policy: str) -> QueueWhatIf:
     )  # fmt: skip
 
 
-def _header(run: LoggedQueue, policy: str) -> Any:
+def _header(run: LoggedQueue, policy: str, other: AnySchedule) -> Any:
     """The header of the run with the other scheduler, which names the run that it is a what-if of."""
-    scenario = run.header.world["scenario"]
-    chosen = replace(run.choices, policy=policy).to_json()
-    world = {**run.header.world, "scenario": {**scenario, QUEUE: chosen}}
+    scenario = {**run.header.world["scenario"], QUEUE: replace(run.choices, policy=policy).to_json()}
+    if isinstance(other, NodeSchedule) and len(other.outages):  # drawn as long as its jobs run
+        scenario[NODES] = logged_nodes.to_json(other)
+    world = {**run.header.world, "scenario": scenario}
     return replace(run.header, world=world, branch={"run": run.run_id, "decision": 0})
 
 

@@ -76,7 +76,9 @@ def bench(
     """
     worlds = [(one, load) for one in scenarios for load in (loads or (1.0,))]
     for one in scenarios:
-        if seeds > 1 and one.jobs.thin == 1 and one.jobs.arrivals == "trace":
+        drawn = one.jobs.thin < 1 or one.jobs.arrivals != "trace"
+        drawn |= one.outages is not None and one.outages.mtbf_h is not None
+        if seeds > 1 and not drawn:
             raise UsageError(
                 f"--seeds: nothing in {one.name} is drawn, every seed gives the same jobs; set `thin` or "
                 "`arrivals` in its `jobs`, or leave it out"

@@ -9,7 +9,8 @@ and one that meets the target is taken, and told.
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,7 @@ from replay.logqueue import on_nodes
 from replay.logqueue.comparison import read_to_json
 from replay.logqueue.logged_run import used_processors
 from twin.nodes.on_nodes import simulate_on_nodes
+from twin.nodes.outage_plan import OutagePlan
 from twin.placement.cluster import NodeCluster
 from twin.placement.demands import Demands, possible
 from twin.queue.jobs import Prediction, QueueJobs
@@ -124,15 +126,22 @@ Play = Callable[[QueueRecipe, int], QueueFigures]
 def solve(
     source: Path | LakeJobs, target: CapacityTarget, policies: Sequence[str] = (), *,
     processors: int | None = None, nodes: str | None = None, place: str | None = None,
-    prediction: Prediction = "estimate", rules: QueueRules, progress: Progress = SILENT,
+    prediction: Prediction = "estimate", rules: QueueRules, outages: OutagePlan = on_nodes.NEVER_OUT,
+    progress: Progress = SILENT,
 ) -> CapacityAnswer:  # fmt: skip
     """Returns the least pool, or the least number of nodes of the first group of `nodes`, for each scheduler.
 
-    Jobs are those that the log's own machine (or `processors`) can run.
+    Jobs are those that the log's own machine (or `processors`) can run. Faults are drawn for each size: a
+    node of it has the same ones at every size, as far as its number is the same.
 
     Raises:
-        InputError: the log cannot be read. UsageError: an unknown scheduler, or no size is enough.
+        InputError: the log cannot be read. UsageError: an unknown scheduler, no size is enough, outages of a
+            file, which are those of nodes that are given, or jobs that faults let never end.
     """
+    if outages.file is not None:
+        raise UsageError(
+            "--outages: a file names the nodes of one machine, and --solve tries many; say --mtbf-h"
+        )
     recipes = [recipe(name) for name in dict.fromkeys(policies or ("easy",))]
     read = job_logs.read(source)
     log = select(read, rules, processors or read.processors or 10**9)
@@ -142,7 +151,8 @@ def solve(
     if nodes is None:
         play = _on_pool(log.jobs, prediction, rules)
     else:
-        play, grown, least, most = _on_nodes(log.jobs, nodes, place, prediction, rules, least, most)
+        play, grown, least, most = _on_nodes(log.jobs, nodes, place, prediction, rules, outages, least, most)
+    log = replace(log, notes=(*log.notes, *outages.notes))
     progress.start(None, "sizes", "sizes")
     answers = tuple(_least(one, target, play, least, most, grown, progress) for one in recipes)
     return CapacityAnswer(log, target, int(cut.processors.max()), answers)
@@ -159,8 +169,8 @@ def _on_pool(jobs: QueueJobs, prediction: Prediction, rules: QueueRules) -> Play
 
 
 def _on_nodes(
-    jobs: QueueJobs, nodes: str, place: str | None, prediction: Prediction, rules: QueueRules, least: int,
-    most: int,
+    jobs: QueueJobs, nodes: str, place: str | None, prediction: Prediction, rules: QueueRules,
+    outages: OutagePlan, least: int, most: int,
 ) -> tuple[Play, Callable[[int], int], int, int]:  # fmt: skip
     """How a number of nodes of the first group is played, the GPUs that it makes, and its bounds."""
     given, chosen = NodeCluster.parse(nodes), placement(place or on_nodes.USUAL_PLACEMENT)
@@ -177,8 +187,10 @@ def _on_nodes(
     def play(one: QueueRecipe, count: int) -> QueueFigures:
         made = cluster(count)
         demands = Demands.of_jobs(made, jobs.processors)
-        done = simulate_on_nodes(jobs, demands, made, one, chosen, prediction=prediction, rules=rules)
-        return figures(done.as_pool)
+        played = partial(
+            simulate_on_nodes, jobs, demands, made, one, chosen, prediction=prediction, rules=rules
+        )
+        return figures(outages.play(made, jobs, played).as_pool)
 
     def runs_all(count: int) -> bool:
         made = cluster(count)

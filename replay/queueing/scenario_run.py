@@ -17,6 +17,7 @@ from replay.logqueue.on_nodes import NodeComparison
 from replay.logqueue.run_events import QueueOrigin
 from replay.queueing import on_sites, trained_models
 from replay.queueing.on_sites import SiteComparison
+from twin.nodes.outage_plan import OutagePlan
 from twin.queue.jobs import QueueJobs
 from twin.queue.rules import INSTANT, rule_set
 from twin.settings.job_queue import Between, QueueScenario
@@ -104,12 +105,25 @@ def replay(
         asked = on_nodes.read_on_nodes(source, scenario.nodes, rules, places)
         made = workload(asked.jobs, scenario)
         kept = replace(asked.demands, class_of=asked.demands.class_of[made.places])
+        outages = outage_plan(scenario)
+        made = replace(made, notes=(*made.notes, *outages.notes))
         asked = replace(asked, jobs=made.jobs, demands=kept, notes=(*asked.notes, *made.notes))
         found = on_nodes.of_node_jobs(
-            asked, recipes, places, prediction=scenario.prediction, rules=rules, keep=target,
-            seed=scenario.seed, origin=origin(scenario, made), progress=progress,
+            asked, recipes, places, prediction=scenario.prediction, rules=rules, outages=outages,
+            keep=target, seed=scenario.seed, origin=origin(scenario, made), progress=progress,
         )  # fmt: skip
     return replace(found, scenario=scenario.name, synthetic=made.synthetic)
+
+
+def outage_plan(scenario: QueueScenario) -> OutagePlan:
+    """Returns the outages of the nodes of a scenario; drawn faults go by its seed."""
+    said = scenario.outages
+    if said is None:
+        return on_nodes.NEVER_OUT
+    return OutagePlan(
+        None if said.file is None else Path(said.file), 3600 * (said.mtbf_h or 0.0), 3600 * said.mttr_h,
+        scenario.seed, said.checkpoint_interval_s,
+    )  # fmt: skip
 
 
 def workload(jobs: QueueJobs, scenario: QueueScenario) -> Workload:

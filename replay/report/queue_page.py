@@ -13,7 +13,13 @@ from replay.report.drawing.formatting import percent, plain, time_unit
 from replay.report.drawing.plot import LiveChart, variable
 from replay.report.drawing.section import Section, chart_section, document, section
 from replay.store import run_index
-from twin.nodes.metrics import fragmentation_over_time, mean_fragmentation, node_use
+from twin.nodes.metrics import (
+    availability,
+    fragmentation_over_time,
+    lost_gpu_s,
+    mean_fragmentation,
+    node_use,
+)
 from twin.nodes.on_nodes import NodeSchedule
 from twin.queue.jobs import UNKNOWN, Float, Int
 from twin.queue.metrics import bounded_slowdowns, figures, waits_s
@@ -59,9 +65,19 @@ def _answer(run: LoggedQueue) -> Section:
     if run.nodes is not None:
         lost = percent(mean_fragmentation(run.nodes))
         shown += ((lost, "of the GPUs are free but of no use to the jobs of the log, mean over time"),)
+        shown += _of_outages(run.nodes)
     used, mean_h = percent(found.utilisation), plain(found.avg_wait_s / 3600)
     sentence = f"A job waits {mean_h} h in the mean, and {used} of the processor-time is used."
     return section("answer", "The answer", sentence=sentence, cards=[Card(*one) for one in shown])
+
+
+def _of_outages(done: NodeSchedule) -> tuple[tuple[str, str], ...]:
+    """What outages cost, if there were any."""
+    if not len(done.outages):
+        return ()
+    ended = f"GPU hours of work are lost in {len(done.broken):,} runs that faults of nodes ended"
+    up = percent(availability(done)), "of the GPU time is on nodes that are not out"
+    return (plain(lost_gpu_s(done) / 3600), ended), up
 
 
 def _over_time(run: LoggedQueue) -> Section:
@@ -69,8 +85,8 @@ def _over_time(run: LoggedQueue) -> Section:
     done = run.schedule
     begin, end = int(done.jobs.submit_ns.min()), int(done.end_ns.max())
     marks = np.linspace(begin, end, POINTS + 1)
-    times, used = used_processors(done)
-    waiting_times, waiting = _waiting(done)
+    times, used = used_processors(run.runs)
+    waiting_times, waiting = _waiting(run.runs)
     right = (end - begin) / NS_PER_S
     length = _highest(waiting_times, waiting, marks)
     queue = LiveChart(right, max(1.0, float(length.max())) * 1.05, "jobs", "Queue", ": jobs that wait")
@@ -92,9 +108,10 @@ def _nodes_over_time(done: NodeSchedule) -> Section:
     marks, right, total = np.linspace(begin, end, POINTS + 1), (end - begin) / NS_PER_S, len(done.cluster)
     seconds = ((marks[:-1] - begin) / NS_PER_S).tolist()
     times, counts = node_use(done)
-    times, counts = np.append(begin, times), np.vstack(((total, 0, 0), counts))
+    times, counts = np.append(begin, times), np.vstack(((total, 0, 0, 0), counts))
     chart = LiveChart(right, total * 1.05, "nodes", "Nodes", ": mean of a stretch")
-    chart.legend = [(name, variable(k)) for k, name in enumerate(("idle", "partly used", "full"))]
+    states = ("idle", "partly used", "full", "out")[: 4 if len(done.outages) else 3]
+    chart.legend = [(name, variable(k)) for k, name in enumerate(states)]
     for k, (name, colour) in enumerate(chart.legend):
         mean = _mean(times, counts[:, k], marks).tolist()
         chart.line(list(zip(seconds, mean, strict=True)), name, colour, step=True)
@@ -107,6 +124,8 @@ def _nodes_over_time(done: NodeSchedule) -> Section:
         "A node is full when all its GPUs are given away. Fragmentation: GPUs that are free but of no use to "
         "the jobs of the log."
     )
+    if len(done.outages):
+        intro += " A node that drains is out, and those that are out count as free in the fragmentation."
     return chart_section("Nodes over time", [chart, free], "pair", intro=intro)
 
 

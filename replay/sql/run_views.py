@@ -129,25 +129,34 @@ QUEUE_JOBS = SqlView(
         ("processors", "how many it holds"),
         ("estimate_s", "run time that was asked for"),
         ("submitted_s", "seconds of the log"),
-        ("started_s", "seconds of the log"),
+        ("started_s", "its first start, seconds of the log"),
         ("finished_s", "seconds of the log"),
-        ("wait_s", "start minus submission"),
-        ("run_s", "end minus start"),
+        ("wait_s", "time in which it waited: to its first start, and after a fault to the next one"),
+        ("run_s", "time in which it held its processors, lost work included"),
         ("overtook", "true if it started before the head of the queue"),
         ("out_of_memory", "starts that needed more memory than its GPUs have"),
+        ("restarts", "runs of it that faults of nodes ended"),
+        ("lost_s", "work of those runs that no checkpoint kept"),
     ),
     """
     SELECT run, job, "user", processors, estimate_ns / 1e9, submitted / 1e9, started / 1e9, finished / 1e9,
-    (started - submitted) / 1e9, (finished - started) / 1e9, overtook, out_of_memory FROM (SELECT run, job,
+    CASE WHEN starts > restarts THEN (begun - submitted - broken) / 1e9 END,
+    (finished + broken - begun) / 1e9, overtook, out_of_memory, restarts, lost / 1e9 FROM (SELECT run, job,
     any_value(p.spec."user") AS "user", any_value(p.spec.processors) AS processors,
     any_value(p.spec.estimate_ns) AS estimate_ns,
     any_value(sim_ns) FILTER (type = 'job_submitted') AS submitted,
-    any_value(sim_ns) FILTER (type = 'job_started') AS started,
+    min(sim_ns) FILTER (type = 'job_started') AS started,
     any_value(sim_ns) FILTER (type = 'job_finished') AS finished,
+    count(*) FILTER (type = 'job_started') AS starts,
+    coalesce(sum(sim_ns) FILTER (type = 'job_started'), 0) AS begun,
+    count(*) FILTER (type = 'job_preempted') AS restarts,
+    coalesce(sum(sim_ns) FILTER (type = 'job_preempted'), 0) AS broken,
+    coalesce(sum(p.spec.lost_ns) FILTER (type = 'job_preempted'), 0) AS lost,
     count(*) FILTER (type = 'job_out_of_memory') AS out_of_memory,
     bool_or(p.reason LIKE 'overtakes%') AS overtook FROM (SELECT run, job, type, sim_ns, from_json(payload,
-    '{"reason":"VARCHAR","spec":{"user":"VARCHAR","processors":"BIGINT","estimate_ns":"BIGINT"}}') AS p
-    FROM parsed_events WHERE type IN ('job_submitted', 'job_started', 'job_finished', 'job_out_of_memory')
+    '{"reason":"VARCHAR","spec":{"user":"VARCHAR","processors":"BIGINT","estimate_ns":"BIGINT",
+    "lost_ns":"BIGINT"}}') AS p FROM parsed_events
+    WHERE type IN ('job_submitted', 'job_started', 'job_preempted', 'job_finished', 'job_out_of_memory')
     AND run IN (SELECT run FROM parsed_events WHERE seq = 0 AND payload->>'$.policy' = 'queue'))
     GROUP BY run, job)
     """,

@@ -171,8 +171,9 @@ MISTAKES: dict[str, list[str]] = {
         "queue", "examples/queue.swf", "-p", "srtf", "--nodes", "9 x 8 A100", "--mtbf-h", "9",
         "--changes", "muri",
     ],
-    "queue --outages --keep": [
-        "queue", "examples/queue.swf", "--nodes", "9 x 8 A100", "--mtbf-h", "9", "--keep",
+    "queue --outages --solve": [
+        "queue", "examples/queue.swf", "--nodes", "10 x 8 V100", "--outages", OUTAGES, "--solve", "gpus",
+        "--target", "p95_wait=1h",
     ],
     "queue of two": ["queue", "examples/queue.swf", "--dataset", "synthetic-tri"],
     "queue --dataset": ["queue", "--dataset", "no-such-set"],

@@ -105,7 +105,8 @@ def both(
     start, overtook = kernel.play(played, predicted, site, keys, recipe.backfill, rules, faults)
     broken, happened = interruptions(faults, site.first), list[Happening]()
     done = NodeSchedule(
-        played, cluster, asked, start, overtook, site.first, site.slots, out, broken, asleep.woke
+        played, cluster, asked, start, overtook, site.first, site.slots, out, broken,
+        interval_s * NS_PER_S, asleep.woke,
     )  # fmt: skip
     referee.play(
         played, predicted, cluster, asked, placement, keys, recipe.backfill, rules, seed, promise, out,

@@ -8,6 +8,7 @@ import numpy as np
 from ingest.core.compiled import njit
 from ingest.core.units import NS_PER_S
 from twin.nodes.on_nodes import NodeSchedule
+from twin.nodes.runs import pieces_of, runs_of
 from twin.placement import fragmentation
 from twin.placement.cluster import MILLI
 from twin.placement.demands import Mix, Wants
@@ -15,6 +16,9 @@ from twin.placement.nodes import Nodes, idle, take
 from twin.placement.recipe import Int
 from twin.queue.jobs import Float
 from twin.queue.metrics import QueueFigures, figures
+
+OUT_MILLI = 2**40
+"""Thousandths of a GPU that an outage takes of a node: more than any node has."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,40 +95,36 @@ def fragmentation_over_time(done: NodeSchedule) -> tuple[Int, Float]:
 
 def node_use(done: NodeSchedule) -> tuple[Int, Int]:
     """Returns the times at which the use of nodes changes (t,), nanoseconds, and how many nodes are idle,
-    partly used and full from each on (t, 3), by the shares of GPUs in the last run of each job."""
-    sizes, width = np.diff(done.first), int(done.cluster.gpus.max())
-    job = np.repeat(np.arange(len(sizes)), sizes)
-    milli = done.demands.wants.milli[done.demands.class_of][job]
-    job, node, milli = job[milli > 0], (done.slots // width)[milli > 0], milli[milli > 0]
-    times = np.concatenate((done.start_ns[job], done.end_ns[job]))
-    steps, nodes = np.concatenate((milli, -milli)), np.tile(node, 2)
+    partly used, full and out from each on (t, 4), by the shares of GPUs that runs hold; a node that drains is
+    out, whatever still runs there."""
+    runs = runs_of(done)
+    pieces, (node, down_ns, up_ns) = pieces_of(done, runs), done.outages.stretches()
+    gone = np.full(len(node), OUT_MILLI)
+    times = np.concatenate((runs.start_ns[pieces.run], runs.end_ns[pieces.run], down_ns, up_ns))
+    steps = np.concatenate((pieces.milli, -pieces.milli, gone, -gone))
+    nodes = np.concatenate((np.tile(pieces.node, 2), np.tile(node, 2)))
     order = np.lexsort((times, nodes))
     times, nodes, used = times[order], nodes[order], np.cumsum(steps[order])  # each node is idle in the end
     last = np.append((np.diff(times) != 0) | (np.diff(nodes) != 0), np.ones(min(1, len(times)), np.bool_))
     times, nodes, used = times[last], nodes[last], used[last]
-    state = np.where(used == 0, 0, np.where(used < MILLI * done.cluster.gpus[nodes], 1, 2))
+    state = np.select((used == 0, used >= OUT_MILLI, used < MILLI * done.cluster.gpus[nodes]), (0, 3, 1), 2)
     before = np.where(np.diff(nodes, prepend=-1) != 0, 0, np.concatenate(([0], state))[:-1])
     changed, at = np.unique(times, return_inverse=True)
-    net = np.zeros((len(changed), 3), np.int64)
+    net = np.zeros((len(changed), 4), np.int64)
     np.add.at(net, (at, state), 1)
     np.add.at(net, (at, before), -1)
-    return changed, np.cumsum(net, axis=0) + np.array((len(done.cluster), 0, 0))
+    return changed, np.cumsum(net, axis=0) + np.array((len(done.cluster), 0, 0, 0))
 
 
 def _lost_over_time(done: NodeSchedule) -> tuple[Int, Int, int]:
     """The times of events (e,), what is lost before the first and from each on (e + 1,), and all there is."""
-    mix, broken, many = done.demands.counted(), done.broken, len(done.jobs)
-    end_ns = np.concatenate((done.end_ns, broken.end_ns))
-    start_ns = np.concatenate((done.start_ns, broken.start_ns))
-    class_of = np.concatenate((done.demands.class_of, done.demands.class_of[broken.job]))
-    first = np.concatenate((done.first, done.first[many] + broken.first[1:]))
-    slots = np.concatenate((done.slots, broken.slots))
-    times, jobs = np.concatenate((end_ns, start_ns)), np.tile(np.arange(len(end_ns)), 2)
-    signs = np.repeat((1, -1), len(end_ns))
+    mix, runs = done.demands.counted(), runs_of(done)
+    times, which = np.concatenate((runs.end_ns, runs.start_ns)), np.tile(np.arange(len(runs)), 2)
+    signs = np.repeat((1, -1), len(runs))
     order = np.lexsort((signs * -1, times))  # ends before starts
     lost = _fragments(
-        idle(done.cluster), done.demands.wants, class_of, mix, first, slots,
-        np.ascontiguousarray(jobs[order]), np.ascontiguousarray(signs[order]),
+        idle(done.cluster), done.demands.wants, done.demands.class_of[runs.job], mix, runs.first, runs.slots,
+        np.ascontiguousarray(which[order]), np.ascontiguousarray(signs[order]),
     )  # fmt: skip
     return times[order], lost, int(mix.total[0]) * done.cluster.total_gpus * MILLI
 

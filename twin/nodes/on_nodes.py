@@ -29,8 +29,9 @@ class NodeSchedule:
     job j: `slots[first[j]:first[j + 1]]`, each node x GPUs of the largest node + GPU.
 
     With `outages` starts, overtaking and slots are those of the last run of each job; `broken` are the runs
-    that faults ended. `woke_ns`: how long each job waited from its start for nodes that slept (n,), None: no
-    node sleeps."""
+    that faults ended, with what checkpoints every `checkpoint_interval_ns` kept of them (0: none were made).
+    `runs.py` has all runs. `woke_ns`: how long each job waited from its start for nodes that slept (n,),
+    None: no node sleeps."""
 
     jobs: QueueJobs
     cluster: NodeCluster
@@ -41,6 +42,7 @@ class NodeSchedule:
     slots: Int
     outages: NodeOutages = NO_OUTAGES
     broken: Interruptions = UNBROKEN
+    checkpoint_interval_ns: int = 0
     woke_ns: Int | None = None
 
     @property
@@ -124,7 +126,7 @@ def simulate_on_nodes(
     broken = interruptions(faults, site.first)
     return NodeSchedule(
         played, cluster, demands, start_ns, backfilled, site.first, site.slots, outages, broken,
-        None if sleep is None else asleep.woke,
+        checkpoint_interval_ns, None if sleep is None else asleep.woke,
     )  # fmt: skip
 
 

@@ -1,6 +1,6 @@
 """Outages of nodes: faults, which end the jobs on a node, and drains, which let them end."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Self
 
 import numpy as np
@@ -18,15 +18,28 @@ MOST_OUTAGES = 500_000
 """Outages that are drawn at most."""
 
 
+@dataclass(frozen=True, slots=True)
+class FaultLaw:
+    """Law by which faults were drawn: mean seconds from a repair to the next fault of a node, mean seconds of
+    a repair, and the seed."""
+
+    mtbf_s: float
+    mttr_s: float
+    seed: int
+
+
 @dataclass(frozen=True, eq=False)
 class NodeOutages:
     """Outages of nodes in the order in which they begin, one element an outage: node, nanoseconds of its
-    begin and of its end, and whether it is a drain. A node is out as long as any outage of it lasts."""
+    begin and of its end, and whether it is a drain. A node is out as long as any outage of it lasts.
+
+    `law` is that of faults that were drawn; None of others."""
 
     node: Int
     down_ns: Int
     up_ns: Int
     drain: NDArray[np.bool_]
+    law: FaultLaw | None = None
 
     @classmethod
     def of_rows(cls, rows: list[tuple[int, int, int, bool]]) -> Self:
@@ -64,17 +77,45 @@ class NodeOutages:
         order = np.lexsort((node, kind, time))
         return time[order], node[order], kind[order].astype(np.int64)
 
+    def stretches(self) -> tuple[Int, Int, Int]:
+        """Returns node, begin and end of each stretch of time in which a node is out, by node and time;
+        outages that overlap or follow each other at once are one stretch."""
+        order, many = np.lexsort((self.down_ns, self.node)), len(self)
+        node, down_ns, up_ns = self.node[order], self.down_ns[order], self.up_ns[order]
+        by_end = np.argsort(up_ns, kind="stable")
+        rank = np.empty(many, np.int64)
+        rank[by_end] = np.arange(many)
+        latest = np.maximum.accumulate(node * many + rank) - node * many  # so far, of the same node
+        latest_ns = up_ns[by_end[latest]]
+        begins = np.ones(many, np.bool_)
+        begins[1:] = (node[1:] != node[:-1]) | (down_ns[1:] > latest_ns[:-1])
+        first = np.flatnonzero(begins)
+        last = np.append(first, many)[1:] - 1
+        return node[first], down_ns[first], latest_ns[last]
+
+    def known_at(self, at_ns: int, up_ns: Int) -> "NodeOutages":
+        """Returns the outages that have begun by a time; those that last on end at `up_ns` (m,) instead."""
+        ends_ns = np.where(self.up_ns > at_ns, up_ns, self.up_ns)
+        return replace(self, up_ns=ends_ns, law=None)._of(self.down_ns <= at_ns)
+
+    def faults(self) -> "NodeOutages":
+        """Returns the outages without drains."""
+        return replace(self, law=None)._of(~self.drain)
+
+    def begun_by(self, at_ns: int) -> "NodeOutages":
+        """Returns the outages that begin up to a time, with all that is known of them."""
+        return self._of(self.down_ns <= at_ns)
+
+    def _of(self, chosen: NDArray[np.bool_]) -> "NodeOutages":
+        """The outages of a mask."""
+        node, down_ns, up_ns = self.node[chosen], self.down_ns[chosen], self.up_ns[chosen]
+        return NodeOutages(node, down_ns, up_ns, self.drain[chosen], self.law)
+
     def out_gpu_s(self, gpus: Int, begin_ns: int, end_ns: int) -> float:
         """Returns the GPU-seconds of nodes of these GPUs (nodes,) that are out between two times."""
-        found = 0
-        for node in np.unique(self.node).tolist():
-            until = begin_ns
-            for at in np.flatnonzero(self.node == node).tolist():
-                first, last = max(int(self.down_ns[at]), until), min(int(self.up_ns[at]), end_ns)
-                if last > first:
-                    found += (last - first) * int(gpus[node])
-                    until = last
-        return found / NS_PER_S
+        node, down_ns, up_ns = self.stretches()
+        lasted = np.maximum(np.minimum(up_ns, end_ns) - np.maximum(down_ns, begin_ns), 0)
+        return sum(map(int.__mul__, lasted.tolist(), gpus[node].tolist())) / NS_PER_S
 
 
 NO_OUTAGES = NodeOutages.of_rows([])
@@ -106,7 +147,7 @@ def drawn(nodes: int, mtbf_s: float, mttr_s: float, until_s: float, seed: int) -
                 break
             time_ns = down_ns + max(1, round(stream.exponential(mttr_s) * NS_PER_S))
             rows.append((node, down_ns, time_ns, False))
-    return NodeOutages.of_rows(rows)
+    return replace(NodeOutages.of_rows(rows), law=FaultLaw(mtbf_s, mttr_s, seed))
 
 
 @dataclass(frozen=True, eq=False)

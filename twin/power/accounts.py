@@ -130,13 +130,14 @@ def apportioned(total: int, weight: NDArray[np.float64]) -> Exact:
     return shares
 
 
-def accounts(amounts: JobAmounts, owner: Sequence[str]) -> tuple[Account, ...]:
+def accounts(amounts: JobAmounts, owner: Sequence[str], of_runs: Int | None = None) -> tuple[Account, ...]:
     """Returns an account for each owner of jobs (n,), most energy first; the last one is that of the idle
-    site, if it drew anything."""
+    site, if it drew anything. Amounts are those of jobs, or of runs, whose jobs `of_runs` (r,) names."""
     places: dict[str, list[int]] = {}
-    for job, name in enumerate(owner):
-        places.setdefault(name, []).append(job)
-    made = [_account(name, jobs, amounts) for name, jobs in places.items()]
+    job_of = list(range(len(owner))) if of_runs is None else of_runs.tolist()
+    for at, job in enumerate(job_of):
+        places.setdefault(owner[job], []).append(at)
+    made = [_account(name, len({job_of[at] for at in mine}), mine, amounts) for name, mine in places.items()]
     made.sort(key=lambda one: (-one.energy_pj, one.name))
     energy_pj, carbon, cost = amounts.idle
     if energy_pj:
@@ -144,13 +145,13 @@ def accounts(amounts: JobAmounts, owner: Sequence[str]) -> tuple[Account, ...]:
     return tuple(made)
 
 
-def _account(name: str, jobs: list[int], amounts: JobAmounts) -> Account:
+def _account(name: str, jobs: int, places: list[int], amounts: JobAmounts) -> Account:
     def summed(column: Exact | None) -> int | None:
-        return None if column is None else int(column[jobs].sum())
+        return None if column is None else int(column[places].sum())
 
     gpu_ns, energy_pj = summed(amounts.gpu_ns), summed(amounts.energy_pj)
     assert gpu_ns is not None and energy_pj is not None
-    return Account(name, len(jobs), gpu_ns, energy_pj, summed(amounts.carbon), summed(amounts.cost))
+    return Account(name, jobs, gpu_ns, energy_pj, summed(amounts.carbon), summed(amounts.cost))
 
 
 def totals(held: Sequence[Account]) -> Account:

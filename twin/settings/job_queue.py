@@ -85,6 +85,22 @@ class TrainedModels(Config):
     failure_s: Duration = 60  # from the start of a job to its failure
 
 
+class NodeOutageSettings(Config):
+    """Outages of nodes: those of a CSV file, or faults that are drawn by the seed, synthetic. `mtbf_h` is the
+    mean time between a repair and the next fault of a node, `mttr_h` that of a repair."""
+
+    file: Text | None = None  # node,down_s,up_s,kind
+    mtbf_h: Change | None = None
+    mttr_h: Change = 1.0
+    checkpoint_interval_s: Seconds = 0  # of a run between checkpoints; 0: none are made
+
+    @model_validator(mode="after")
+    def _file_or_drawn(self) -> "NodeOutageSettings":
+        if (self.file is None) == (self.mtbf_h is None):
+            raise ValueError("say `file`, the outages themselves, or `mtbf_h`, to draw faults, and not both")
+        return self
+
+
 class QueueScenario(Config):
     """One queue: jobs of a log, the machine on which they wait, and the rules under which they are played.
 
@@ -95,6 +111,7 @@ class QueueScenario(Config):
     jobs: LoggedJobs
     processors: Processors | None = None  # one pool of so many processors
     nodes: Text | None = None  # nodes x GPUs and their model, as `6 x 8 A100-80, 4 x 8 V100`
+    outages: NodeOutageSettings | None = None  # of `nodes`
     placement: Label | None = None  # on nodes best-fit by default, over sites least-egress
     cluster: ClusterSettings | None = None  # sites, their GPUs and the price of what leaves them
     wan: WanSettings | None = None  # links between the sites
@@ -115,6 +132,8 @@ class QueueScenario(Config):
             raise ValueError("say `processors`, the size of one pool, or `nodes`, or `cluster`, and not both")
         if self.placement is not None and self.processors is not None:
             raise ValueError("placement: one pool of processors has no places; say `nodes` or `cluster`")
+        if self.outages is not None and self.nodes is None:
+            raise ValueError("outages: they are those of nodes; say `nodes`")
         return self
 
     @model_validator(mode="after")
@@ -143,7 +162,9 @@ class QueueScenario(Config):
     def _plain(self, written: SerializerFunctionWrapHandler) -> dict[str, Any]:
         """Omits parts of a machine that is not there."""
         fields: dict[str, Any] = written(self)
-        machine = ("processors", "nodes", "placement", "cluster", "wan", "data", "model", "job", "trained")
+        machine = (
+            "processors", "nodes", "outages", "placement", "cluster", "wan", "data", "model", "job", "trained"
+        )  # fmt: skip
         if self.cluster is None:
             fields.pop("spanning", None)
         return {name: value for name, value in fields.items() if name not in machine or value is not None}

@@ -148,7 +148,8 @@ def on_node(s: JobStates, rows: Int, node: int) -> NDArray[np.bool_]:
     """Returns which of these jobs hold GPUs of a node (rows,)."""
     first = np.where(s.leader[rows] < 0, rows, s.leader[rows])
     held: NDArray[np.bool_] = (s.node[rows] == node) | (s.whole[node] == first)
-    return held & (s.status[rows] == RUNNING)
+    held &= s.status[rows] == RUNNING
+    return held
 
 
 @njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]

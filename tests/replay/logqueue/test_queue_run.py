@@ -9,10 +9,11 @@ import pytest
 from ingest.core.errors import UsageError
 from policy.queue.registry import recipe
 from replay.audit.audit import audit
+from replay.audit.queue_run import contradictions, looks_ahead
 from replay.log.run_log import RunReader, RunWriter
-from replay.logqueue import logged_run, run_events, start_forecast, waiting
+from replay.logqueue import job_changes, logged_run, run_events, start_forecast, waiting
 from replay.logqueue.comparison import compare
-from replay.logqueue.logged_run import contradictions, load, looks_ahead, used_processors
+from replay.logqueue.logged_run import load, used_processors
 from replay.metrics import kpis
 from replay.report import page, queue_page
 from replay.sql.query import query
@@ -57,13 +58,13 @@ def test_every_submission_start_and_end_is_an_event_in_order(tmp_path: Path) -> 
         (640, "job_finished", "4", [0]),
     ]  # fmt: skip
     reasons = {one.job: one.payload["reason"] for one in events if one.type == "job_started"}
-    assert reasons["third"] == run_events.OVERTAKES and reasons["2"] == run_events.HEAD
+    assert reasons["third"] == job_changes.OVERTAKES and reasons["2"] == job_changes.HEAD
     ends = {one.job: one.payload["reason"] for one in events if one.type == "job_finished"}
     assert ends == {
-        "first": run_events.CUT,
-        "2": run_events.CUT,
-        "4": run_events.CUT,
-        "third": run_events.DONE,
+        "first": job_changes.CUT,
+        "2": job_changes.CUT,
+        "4": job_changes.CUT,
+        "third": job_changes.DONE,
     }
     assert events[-1].payload["totals"]["processor_ns"] == (300 + 160 + 50 + 500) * S
 

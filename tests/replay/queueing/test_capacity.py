@@ -6,9 +6,11 @@ import pytest
 
 from ingest.core.errors import UsageError
 from policy.queue.registry import recipe
+from replay.logqueue.on_nodes import NEVER_OUT, compare_on_nodes
 from replay.queueing import capacity
 from replay.queueing.capacity import CapacityTarget, solve
 from tests.support import queue_log
+from twin.nodes.outage_plan import OutagePlan
 from twin.queue.metrics import figures
 from twin.queue.rules import INSTANT, PREDICTSIM
 from twin.queue.simulation import simulate
@@ -52,6 +54,22 @@ def test_a_size_that_is_better_than_a_larger_one_is_told() -> None:
     mine = found.answers[0]
     missed = [size for size, _, met in mine.tried if size > mine.gpus and not met]
     assert mine.monotone == (not missed)
+
+
+def test_faults_are_drawn_for_each_size(tmp_path: Path) -> None:
+    log = swf(tmp_path, [(0, 3600, 8)] * 6)
+    target = CapacityTarget.parse("avg_jct=2h")
+    plan = OutagePlan(mtbf_s=7200, mttr_s=1800, seed=1, checkpoint_interval_s=300)
+    calm, mine = (
+        solve(log, target, ["fcfs"], nodes="2 x 8 A100-80", rules=INSTANT, outages=one).answers[0]
+        for one in (NEVER_OUT, plan)
+    )
+    assert calm.nodes is not None and mine.nodes is not None and calm.nodes < mine.nodes
+    named = f"{mine.nodes} x 8 A100-80"
+    direct = compare_on_nodes(log, named, ["fcfs"], rules=INSTANT, outages=plan).figures
+    assert mine.figures == next(iter(direct.values())).of_pool
+    with pytest.raises(UsageError, match="say --mtbf-h"):
+        solve(log, target, nodes="2 x 8 A100-80", rules=INSTANT, outages=OutagePlan(file=log))
 
 
 def test_nodes_of_the_first_group_are_counted(tmp_path: Path) -> None:

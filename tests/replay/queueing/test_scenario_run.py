@@ -20,7 +20,7 @@ from replay.report import page
 from replay.sql.query import query
 from replay.store import run_index
 from tests.support import queue_log
-from twin.settings.job_queue import Between, LoggedJobs, QueueScenario
+from twin.settings.job_queue import Between, LoggedJobs, NodeOutageSettings, QueueScenario
 from twin.traces.time_range import TimeRange
 
 S = 10**9
@@ -98,6 +98,29 @@ def test_nodes_are_kept_audited_and_explained(store: Path) -> None:
     drawn = page.render(store, run_id)
     assert nodes in drawn and "placement fgd" in drawn and "of no use to the jobs" in drawn
     assert whatif.what_if(store, run_id, "sjf").other["fragmentation"] > 0
+
+
+def test_outages_of_a_scenario_are_kept_and_drawn_by_its_seed(store: Path) -> None:
+    failing = {"processors": None, "nodes": "10 x 8 V100",
+               "outages": NodeOutageSettings(mtbf_h=20, mttr_h=2, checkpoint_interval_s=600)}  # fmt: skip
+    scenario = queue(window=Between(from_s=0, to_s=40_000)).model_copy(update=failing)
+    found = scenario_run.replay(store, scenario, ["fcfs"])
+    assert isinstance(found, NodeComparison) and found.to_json()["synthetic_faults"]
+    (figures,), (run_id,) = found.figures.values(), found.runs.values()
+    header = RunReader(run_index.folder(store, run_id)).header()
+    assert header["scenario"]["settings"]["outages"]["mtbf_h"] == 20 and "synthetic" in header["note"]
+    assert figures.availability < 1 and audit(store, run_id).ok
+    worlds = bench.bench(store, [scenario], ["fcfs"], seeds=2)
+    assert worlds.rows[0].worlds == 2 and any("synthetic faults" in note for note in worlds.notes)
+
+
+def test_outages_of_a_scenario_are_those_of_nodes_and_of_one_source() -> None:
+    with pytest.raises(ValueError, match="say `nodes`"):
+        QueueScenario(name="x", jobs=LoggedJobs(dataset="a"), processors=4, outages={"mtbf_h": 5})
+    with pytest.raises(ValueError, match="and not both"):
+        NodeOutageSettings(file="a.csv", mtbf_h=5)
+    with pytest.raises(ValueError, match="and not both"):
+        NodeOutageSettings()
 
 
 def test_a_gpu_that_holds_two_jobs_at_once_is_found(store: Path) -> None:
