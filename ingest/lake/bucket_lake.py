@@ -100,21 +100,35 @@ class LakeObjects:
             self._keep(identity, data)
         return data
 
-    def fetch(self, identity: str, files: Iterable[str]) -> None:
-        """Reads parts of a commit into the working copy, a few at a time; the caller checks them.
+    def manifests(self) -> list[tuple[str, bytes]]:
+        """Returns every manifest in use by its digest; those that the working copy lacks, a few at a time.
+
+        Raises:
+            DamageError, LockedError: as `manifest`.
+        """
+        named = sorted(self.commits)
+        with ThreadPoolExecutor(AT_ONCE) as pool:
+            lacking = [one for one in named if not self._kept(one).exists()]
+            read = dict(zip(lacking, pool.map(self.manifest, lacking), strict=True))
+        return [(one, read[one] if one in read else self.manifest(one)) for one in named]
+
+    def fetch(self, parts: Iterable[tuple[str, str]]) -> None:
+        """Reads parts, each a manifest and a file, into the working copy, a few at a time; the caller checks
+        them.
 
         Raises:
             DamageError, LockedError: as `manifest`.
         """
 
-        def one(file: str) -> None:
+        def one(part: tuple[str, str]) -> None:
+            identity, file = part
             if not _PART.fullmatch(file):
                 raise DamageError(f"{self.title(identity, MANIFEST)}: {shown(file)} is no name of a part")
             data = self.read(identity, file)
             durable.replace(self.store / FOLDER / file, data, disk=working_copy.CACHE)
 
         with ThreadPoolExecutor(AT_ONCE) as pool:
-            list(pool.map(one, files))
+            list(pool.map(one, parts))
 
     def read(self, identity: str, name: str) -> bytes:
         """Returns the bytes of an object of a commit.

@@ -104,7 +104,7 @@ def _every_in(place: LakeObjects) -> list[LakeManifest]:
     while True:
         named = dict(place.commits)
         try:
-            return [_decoded(identity, place.manifest(identity)) for identity in sorted(named)]
+            return [_decoded(identity, data) for identity, data in place.manifests()]
         except DamageError:
             if place.commits == named:
                 raise

@@ -21,9 +21,9 @@ from ingest.lake.manifests import LakeManifest, Part
 def bring(store: Path, manifests: Sequence[LakeManifest]) -> None:
     """Reads the parts that the working copy of a bucket lacks."""
     if (place := bucket_lake.of(store)) is not None:
-        for manifest in manifests:
-            lacking = [one.file for one in manifest.parts if not (store / FOLDER / one.file).exists()]
-            place.fetch(manifest.id, lacking)
+        named = [(manifest.id, part.file) for manifest in manifests for part in manifest.parts]
+        if lacking := [one for one in named if not (store / FOLDER / one[1]).exists()]:
+            place.fetch(lacking)
 
 
 def checked(store: Path, manifest: LakeManifest, part: Part) -> Path:
@@ -35,7 +35,7 @@ def checked(store: Path, manifest: LakeManifest, part: Part) -> Path:
     path = store / FOLDER / part.file
     problem = integrity.fault(path, part.bytes, part.sha256)
     if problem is not None and (place := bucket_lake.of(store)) is not None:
-        place.fetch(manifest.id, [part.file])  # the working copy was damaged
+        place.fetch([(manifest.id, part.file)])  # the working copy was damaged
         problem = integrity.fault(path, part.bytes, part.sha256)
     if problem is not None:
         raise DamageError(damaged(title(store, manifest, part), problem, manifest))

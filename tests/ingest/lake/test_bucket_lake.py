@@ -129,7 +129,7 @@ def test_names_in_a_received_bucket_do_not_lead_out_of_the_working_copy(bucket: 
     assert place is not None
     (identity,) = place.commits
     with pytest.raises(DamageError, match="is no name of a part"):
-        place.fetch(identity, ["../../x"])
+        place.fetch([(identity, "../../x")])
     for commits in ({"../x": "0" * 32}, {identity: "../x"}):
         record = integrity.sealed({"schema": bucket_lake.SCHEMA, "commits": commits})
         obstore.put(bucket.client, POINTER, record)

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from ingest.core.errors import InputError, UsageError
+from ingest.core.errors import InputError, LockedError, UsageError
 from ingest.lake import duckdb_views, lake
 from ingest.parsing import http_page
 from ingest.pipeline import scrape
@@ -192,6 +192,41 @@ def test_an_interrupt_keeps_what_was_read(
     with pytest.raises(KeyboardInterrupt):
         scrape.scrape([ScrapedTarget(f"{pages.url}/metrics")], tmp_path, every_s=0.002, into=done)
     assert done.rows == {"gpu_samples": 3} and {m.dataset for m in lake.live(tmp_path)} == {"kept"}
+
+
+def test_another_writer_is_waited_for(pages: Pages, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pages.by_path["/metrics"] = sample(POWER, 1)
+    calls: list[int] = []
+    real = scrape.ingest_sources
+
+    def locked(options: Any, sources: Any, store: Path) -> Any:
+        calls.append(len(sources))
+        if len(calls) in refused:
+            raise LockedError("another process (pid 7) is writing here")
+        return real(options, sources, store)
+
+    monkeypatch.setattr(scrape, "ingest_sources", locked)
+    monkeypatch.setattr(scrape, "COMMIT_S", 0.0)
+    said: list[str] = []
+    refused = {2}
+    done = scrape.scrape(
+        [ScrapedTarget(f"{pages.url}/metrics")], tmp_path, every_s=0.002, rounds=3, notify=said.append
+    )
+    assert calls == [1, 1, 2] and done.rows == {"gpu_samples": 3} and done.commits == 2
+    assert said == ["another process (pid 7) is writing here; what came is kept for the next commit"]
+    refused = {4, 5}
+    with pytest.raises(LockedError):  # the first commit shows whether the lake can be written
+        scraped(pages, tmp_path)
+
+
+def test_commits_of_a_scrape_are_joined(
+    pages: Pages, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pages.by_path["/metrics"] = sample(POWER, 1)
+    monkeypatch.setattr(scrape, "COMMIT_S", 0.0)
+    done = scraped(pages, tmp_path, 9)
+    assert (done.commits, done.merged, len(lake.live(tmp_path))) == (9, 8, 2)
+    assert len(queried(tmp_path, GPU)) == 9
 
 
 def test_the_command_reads_once_and_says_what_came(pages: Pages, tmp_path: Path, twin: Call) -> None:
