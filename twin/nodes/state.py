@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ingest.core.compiled import njit_inner
+from ingest.core.compiled import njit, njit_inner
 from twin.nodes.sleeping import Sleepers, sleepers
 from twin.placement.bookings import Bookings, cancel, move, none_booked
 from twin.placement.choosing import Chooser, chooser
@@ -66,7 +66,7 @@ def site_of(
     )  # fmt: skip
 
 
-@njit_inner(borrowing=True, cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit(inline="always")  # type: ignore[untyped-decorator]
 def slots_of(site: ClusterState, job: int) -> Int:
     """Returns the slots of a job."""
     return site.slots[site.first[job] : site.first[job + 1]]
