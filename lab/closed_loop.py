@@ -5,7 +5,7 @@
 The service (`twin serve`, active) is a process of its own behind HTTP. The job of the lab reports its plan,
 its steps and samples of the links through `service.hook`; orders come back through the hook and become the
 next plan of the workers, relays, depth of the warm-up and layers included, at a step boundary ahead. It
-begins with an even cut. From `--degrade-at` seconds on all links of a site carry a share of what they did.
+begins with an even cut. From `--degrade-at` seconds on a link carries a small share of what was measured.
 Printed as JSON: steps of each plan and pauses of moves, measured and predicted, the loss beside that of the
 training in one process, the measured seconds of both trainings, and by trace the share that the closed loop
 saves with its t interval over repetitions. A command that was stopped goes on where it was; `--afresh`
@@ -14,6 +14,7 @@ measures anew.
 
 import argparse
 import json
+import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -33,17 +34,17 @@ def arguments(about: str | None = __doc__) -> argparse.ArgumentParser:
     parser.add_argument("--store", type=Path, default=Path(".twin/lab"))
     parser.add_argument("--scenario", default="lab")
     parser.add_argument("--policy", default="mpc")
-    parser.add_argument("--steps", type=int, default=60, help="steps of each training [60]")
+    parser.add_argument("--steps", type=int, default=24, help="steps of each training [24]")
     parser.add_argument(
         "--time-scale", type=float, default=8.0, help="seconds of the scenario in one of the lab [8]"
     )
     parser.add_argument("--traces", default="synthetic-tri", help="data sets in the store, A,B,C")
     parser.add_argument("--repetitions", type=int, default=1, help="pairs of trainings of a trace [1]")
     parser.add_argument(
-        "--degrade-site", type=int, default=3, help="site whose links degrade, from 1; 0: none [3]"
+        "--degrade", default="1-2", help="sites whose link degrades, from 1, A-B; none: no link [1-2]"
     )
-    parser.add_argument("--degrade-to", type=float, default=0.2, help="share of their bandwidth [0.2]")
-    parser.add_argument("--degrade-at", type=float, default=60.0, help="seconds of the scenario [60]")
+    parser.add_argument("--degrade-to", type=float, default=0.01, help="share of its bandwidth [0.01]")
+    parser.add_argument("--degrade-at", type=float, default=120.0, help="seconds of the scenario [120]")
     parser.add_argument("--results", type=Path, help="folder of kept trainings [STORE-loops]")
     parser.add_argument("--afresh", action="store_true", help="measure anew what is kept")
     return parser
@@ -55,7 +56,7 @@ def settings_of(given: argparse.Namespace) -> LoopSettings:
     Raises:
         UsageError: a number is out of range.
     """
-    for name, least in (("steps", 8), ("repetitions", 1), ("degrade_site", 0), ("degrade_at", 0)):
+    for name, least in (("steps", 8), ("repetitions", 1), ("degrade_at", 0)):
         if getattr(given, name) < least:
             raise UsageError(f"--{name.replace('_', '-')} {getattr(given, name)}: {least} or more")
     if not 0 < given.degrade_to <= 1:
@@ -64,9 +65,16 @@ def settings_of(given: argparse.Namespace) -> LoopSettings:
         )
     if not given.time_scale > 0:
         raise UsageError(f"--time-scale {given.time_scale:g}: above 0")
-    site = given.degrade_site - 1
-    degraded = Degradation(site, given.degrade_to, given.degrade_at) if site >= 0 else None
-    return LoopSettings(given.scenario, given.policy, given.steps, given.time_scale, degraded)
+    return LoopSettings(given.scenario, given.policy, given.steps, given.time_scale, _degradation(given))
+
+
+def _degradation(given: argparse.Namespace) -> Degradation | None:
+    if given.degrade == "none":
+        return None
+    sites = [int(word) - 1 for word in given.degrade.split("-") if word.isdigit()]
+    if len(sites) != 2 or min(sites) < 0 or sites[0] == sites[1]:
+        raise UsageError(f"--degrade {given.degrade}: two sites, as 1-2, or none")
+    return Degradation((sites[0], sites[1]), given.degrade_to, given.degrade_at)
 
 
 def measured(given: argparse.Namespace) -> tuple[LoopSettings, list[LoopPair]]:
@@ -82,6 +90,8 @@ def measured(given: argparse.Namespace) -> tuple[LoopSettings, list[LoopPair]]:
     durable.make_directory(results)
     if given.afresh:
         durable.remove_all(results, [path.name for path in results.glob("*.json")])
+    # Ended by a signal, it stops what it has started as it does when a step fails.
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     names = [name for name in given.traces.split(",") if name]
     found = list(pairs(given.store, results, settings, names, given.repetitions, _tell))
     if not any(pair.moves for pair in found):

@@ -6,6 +6,7 @@ of the folder of results, so that a run that was stopped goes on with what is mi
 """
 
 import json
+import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from hashlib import sha256
@@ -28,7 +29,7 @@ Kind = str  # "followed" or "static"
 
 @dataclass(frozen=True, slots=True)
 class LoopSettings:
-    """What every repetition runs; `time_scale`: seconds of the scenario in one of the lab."""
+    """Settings of every repetition; `time_scale`: seconds of the scenario in one of the lab."""
 
     scenario: str
     policy: str
@@ -141,14 +142,15 @@ def pairs(
 def _run(kind: Kind, lab: Miniature, store: Path, settings: LoopSettings) -> Json:
     if kind == "static":
         return static_figures(lab, settings.steps)
-    about = f"closed loop of the lab from {lab.start_s:g} s of {lab.prepared.dataset}"
+    when = time.time_ns()  # a loop that was stopped left its run behind: this one is another
+    about = f"closed loop of the lab from {lab.start_s:g} s of {lab.prepared.dataset}, number {when}"
     return followed_figures(followed(lab, store, settings.policy, settings.steps, about))
 
 
 def _key(settings: LoopSettings, dataset: str, start_s: float) -> str:
     """Name of a repetition: a digest of all that it is a function of but the machine and the code."""
-    told = json.dumps([asdict(settings), dataset, start_s], sort_keys=True)
-    return sha256(told.encode()).hexdigest()[:16]
+    text = json.dumps([asdict(settings), dataset, start_s], sort_keys=True)
+    return sha256(text.encode()).hexdigest()[:16]
 
 
 def rows(found: Sequence[LoopPair]) -> list[TraceRow]:

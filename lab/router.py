@@ -97,17 +97,19 @@ class Router:
 
     def run(self, commands: TextIO) -> None:
         """Carries packets until all devices are gone, or `commands` ends."""
-        watched = {*self._sites, commands.fileno()}
+        watched, rest = {*self._sites, commands.fileno()}, b""
         while len(watched) > 1:
             wait_s = self.deliver(time.monotonic())
             ready, _, _ = select.select(list(watched), [], [], 1.0 if wait_s is None else max(0.0, wait_s))
             now_s = time.monotonic()
             for descriptor in ready:
                 if descriptor == commands.fileno():
-                    line = commands.readline()
-                    if not line:
+                    chunk = os.read(descriptor, LARGEST_PACKET)  # all that is there: `select` sees no buffer
+                    if not chunk:
                         return
-                    self.obey(json.loads(line))
+                    *lines, rest = (rest + chunk).split(b"\n")
+                    for line in lines:
+                        self.obey(json.loads(line))
                     continue
                 try:
                     while True:

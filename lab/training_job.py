@@ -16,7 +16,7 @@ from lab.instructions import Instruction, Job, write_instruction, write_job
 from lab.site_process import DEVICE, address
 
 PORT = 29_511
-STARTING_S, SILENT_S = 120.0, 120.0
+STARTING_S, SILENT_S = 120.0, 300.0  # a move over a slow link says nothing for minutes
 LINES_KEPT = 60
 
 

@@ -34,14 +34,16 @@ the first step to the end of the last one, pauses of moves included. Time runs 1
 * Layers moved in {moved} of {count} followed trainings, {moves} moves in all. {orders} orders were carried
   out, those that turn relays, the schedule or the depth of the warm-up alone included; {refused} were
   refused.
+* A move before the link falls is the service's first order: from the even cut to the plan that is worth most
+  over the past of the links. What is ordered later stands below it, in order.
 * Loss against the same training in one process: at most {gap:.1e} nats apart in any step.
 * Median error of a step's predicted time, plan by plan: {error:.1f} %; of the pause of a move: {pause:.1f} %.
 * The machine had {cores} cores{busy}.
 """
 EVENT = """\
-**What is not in the trace:** {at:g} s of the scenario after the begin, all links of site {site} fall to
-{factor:g} of their measured bandwidth and stay there. No policy is told. Without such a change no move of a
-job of this size pays within a minute."""
+**What is not in the trace:** {at:g} s of the scenario after the begin, the link between sites {a} and {b}
+falls to {factor:g} of its measured bandwidth, both ways, and stays there. No policy is told. The saving is
+that of a reaction to this; links as they were measured (`--degrade none`) change less in a minute."""
 
 
 def page(settings: LoopSettings, found: list[LoopPair], command: str, busy: str) -> str:
@@ -72,7 +74,8 @@ def page(settings: LoopSettings, found: list[LoopPair], command: str, busy: str)
 
 
 def _event(found: Degradation) -> str:
-    return EVENT.format(at=found.at_s, site=found.site + 1, factor=found.factor)
+    a, b = (site + 1 for site in found.between)
+    return EVENT.format(at=found.at_s, a=a, b=b, factor=found.factor)
 
 
 def _row(row: TraceRow) -> str:

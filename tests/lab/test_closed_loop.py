@@ -23,6 +23,7 @@ def test_a_machine_without_a_lab_is_told_in_one_line(
     [
         (["--steps", "2"], "--steps 2: 8 or more"),
         (["--repetitions", "0"], "--repetitions 0: 1 or more"),
+        (["--degrade", "2-2"], "--degrade 2-2: two sites, as 1-2, or none"),
         (["--degrade-to", "0"], "--degrade-to 0: a share of the bandwidth"),
         (["--time-scale", "0"], "--time-scale 0: above 0"),
     ],

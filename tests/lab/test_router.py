@@ -71,3 +71,14 @@ def test_packets_of_a_pair_with_a_relay_pass_both_its_links(ends: tuple[int, int
     router.obey([])
     router.accept(0, packet(1), 2.0)
     assert router.dropped == 1  # the direct link is dead
+
+
+def test_lines_that_come_together_are_all_obeyed(ends: tuple[int, int]) -> None:
+    router = Router({ends[0]: ends[0]}, {}, seed=0)  # it watches an end that says nothing
+    read, write = os.pipe()
+    os.write(write, b"[[0, 2, 1]]\n7000000000\n[]")
+    os.write(write, b"\n[[1, 2, 0]]\n")
+    os.close(write)
+    with os.fdopen(read) as commands:
+        router.run(commands)
+    assert router._epoch_s == 7.0 and router._relays == {(1, 0): (1, 2, 0)}

@@ -161,8 +161,8 @@ class JobOrders:
 
     def _order(self, job: ObservedJob, plan: Plan | None, decision: int | None, reason: str) -> None:
         order = job.orders.give(self.now_ns, plan, decision, reason)
-        told = None if plan is None else to_json(plan)
-        payload = {"number": order.number, "decision": decision, "plan": told, "reason": reason}
+        written = None if plan is None else to_json(plan)
+        payload = {"number": order.number, "decision": decision, "plan": written, "reason": reason}
         self._emit("order_given", payload, job.name)
 
     def _close(self, job: ObservedJob, state: str, reason: str) -> None:

@@ -57,7 +57,7 @@ class ObservedJob:
 
     @property
     def state(self) -> JobState:
-        """What the job does: `placed` has a plan and has not said that it runs it."""
+        """State of the job: `placed` has a plan and has not said that it runs it."""
         if not self.active:
             return "ended"
         if self.orders.in_force is None:
