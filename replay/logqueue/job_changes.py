@@ -1,7 +1,8 @@
 """Changes of the jobs of a schedule, and of the nodes that they run on, as events in their order, and back.
 
-At one instant come submissions, ends, nodes that come back or go out, runs that a fault ends, and starts: a
-job that ends when its node fails has ended, and one that a fault ends can start elsewhere at once.
+At one instant come submissions, ends, nodes that come back, nodes that go out, runs that a fault ends, and
+starts, each by job or node: a job that ends when its node fails has ended, and one that a fault ends can
+start elsewhere at once.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -127,14 +128,14 @@ def _of_outages(done: AnySchedule, called: list[str]) -> tuple[list[tuple[int, i
     places, found = list[tuple[int, int]](), list[Timed]()
     if not isinstance(done, NodeSchedule) or not len(done.outages):
         return places, found
-    last_ns, depth = int(done.end_ns.max()), [0] * len(done.cluster)
+    last_ns, depth = int(done.end_ns.max(initial=-1)), [0] * len(done.cluster)
     for time_ns, node, kind in zip(*(column.tolist() for column in done.outages.changes()), strict=True):
         if time_ns > last_ns:
             break
         depth[node] += -1 if kind == UP else 1
         why = REPAIRED if kind == UP else DRAINS if kind == DRAIN else FAULTS
         said = {"node": node, "reason": why, "outages": depth[node]}
-        places.append((NODE, len(found)))
+        places.append((NODE, node + (kind != UP) * len(depth)))
         found.append((time_ns, "node_up" if kind == UP else "node_down", said, ""))
     broken = done.broken
     columns = (broken.job, broken.end_ns, broken.kept_ns, broken.lost_ns, hit_nodes(done))

@@ -166,12 +166,10 @@ def _ended_runs(run: LoggedQueue, job: int) -> tuple[EndedRun, ...]:
     broken, nodes = run.nodes.broken, hit_nodes(run.nodes)
     own = np.flatnonzero(broken.job == job)
     columns = (broken.start_ns, broken.end_ns, broken.kept_ns, broken.lost_ns)
-    seconds = np.column_stack([column[own] / NS_PER_S for column in columns]).tolist()
-    waited = [(until - since) / NS_PER_S for since, until in _waits(run, job)[1:]]
-    return tuple(
-        EndedRun(node, *times, again)
-        for node, times, again in zip(nodes[own].tolist(), seconds, waited, strict=True)
-    )
+    seconds = [column[own] / NS_PER_S for column in columns]
+    waited_s = [(until - since) / NS_PER_S for since, until in _waits(run, job)[1:]]
+    rows = zip(nodes[own].tolist(), *(column.tolist() for column in seconds), waited_s, strict=True)
+    return tuple(EndedRun(*row) for row in rows)
 
 
 def _lasting(run: LoggedQueue, waits: list[tuple[int, int]]) -> tuple[OutNode, ...]:

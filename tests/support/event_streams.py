@@ -40,7 +40,7 @@ def _said(kind: str, said: dict[str, Any]) -> Any:
 
 def of_referee(happened: Sequence[Happening], done: AnySchedule) -> list[Streamed]:
     """Returns what a referee wrote down, to the last end; `done` says how many GPUs a job or a way takes."""
-    last = int(done.end_ns.max())
+    last = int(done.end_ns.max(initial=-1))
     events = [
         (time, kind, which, _detail(kind, which, said, done))
         for time, kind, which, said in happened
