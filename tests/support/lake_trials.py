@@ -6,6 +6,7 @@ A writer is a process with a working copy of its own, as on a machine of its own
 import os
 import random
 import time
+from collections.abc import Sequence
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
@@ -90,9 +91,9 @@ def kill(
     return len(heard) - 1, found, stored(folder / "third", url)
 
 
-def race(address: str, folder: Path, seed: int) -> tuple[list[str], dict[str, int]]:
-    """Lets two machines write a data set each at once; returns those not told, and what is there."""
+def race(address: str, folder: Path, seed: int, sets: Sequence[str]) -> tuple[int, dict[str, int]]:
+    """Lets two machines write these data sets at once; returns how many were told, and what is there."""
     url = f"s3://backups/lake-race-{seed}"
-    pipes = {name: _begin(address, folder / name, url, name)[1] for name in ("one", "two")}
-    said = {name: _said(pipe) for name, pipe in pipes.items()}
-    return [name for name, words in said.items() if "told" not in words], stored(folder / "other", url)
+    pipes = [_begin(address, folder / str(number), url, name)[1] for number, name in enumerate(sets)]
+    said = [_said(pipe) for pipe in pipes]
+    return sum("told" in words for words in said), stored(folder / "other", url)
