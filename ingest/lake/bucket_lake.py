@@ -4,11 +4,11 @@
     lake/commits/COMMIT/manifest.json                        what they are, as in a folder
     lake/committed.json                                      the commits in use by their manifests' digests
 
-A writer puts parts and manifest, then replaces the pointer that it read when it began: of two, one is told
-and has committed nothing. What no pointer names was never committed, or was replaced. Names of a commit are
-never used again, so that a late removal takes nothing that is in use. The working copy keeps what was read:
-manifests and parts have names of their digests and never change; the pointer is read once by each process,
-and again when a writer begins.
+A writer puts parts and manifest, then replaces the pointer that it read when it began: of two that write one
+data set, one is told and has committed nothing. What no pointer names was never committed, or was replaced.
+Names of a commit are never used again, so that a late removal takes nothing that is in use. The working copy
+keeps what was read: manifests and parts have names of their digests and never change; the pointer is read
+once by each process, and again when a writer begins.
 """
 
 import hashlib
@@ -16,7 +16,7 @@ import os
 import re
 import time
 import uuid
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -36,6 +36,8 @@ COMMITS = f"{FOLDER}/commits"
 MANIFEST = "manifest.json"
 LEFT_S = 24 * 3600.0
 """Age from which a commit that the pointer does not name was left by a killed writer."""
+TRIES = 8
+"""How often the pointer is read again because others were faster with other data sets."""
 _SWEEP_S = 3600.0
 """A process looks for such commits at most so often."""
 _ENTRY = re.compile(r"[0-9a-f]{64} [0-9a-f]{32}")
@@ -150,27 +152,50 @@ class LakeObjects:
                replaces: Iterable[str]) -> None:  # fmt: skip
         """Puts parts and manifest (None: nothing, a set is dropped), and makes them part of the lake.
 
+        What another machine has committed to other data sets since `begin` stays beside it.
+
         Raises:
-            LockedError: another machine has committed since `begin`; nothing was committed here.
+            LockedError: it has committed to this one; nothing was committed here.
             UsageError, StorageError: it cannot be written; it may be there all the same.
         """
         DISK.foretell((self.store / POINTER, f"{dataset}: a commit to {self.objects.title}/{FOLDER}"))
         old = [one for one in dict.fromkeys(replaces) if one in self.commits and one != identity]
         left = [name for one in old for name in self._names(one)]
-        kept = {one: commit for one, commit in self.commits.items() if one not in old}
-        if manifest is not None and identity not in kept:
-            kept[identity] = self._put(manifest, files)
-        record = integrity.sealed({"schema": SCHEMA, "commits": dict(sorted(kept.items()))})
+        added = {}
+        if manifest is not None and identity not in self.commits:
+            added[identity] = self._put(manifest, files)
         try:
-            self.tag = pointer.swap(self.objects, POINTER, record, self.tag)
+            self._swap(dataset, old, added)
         except LockedError:
-            own = kept.get(identity)
-            self.objects.remove(f"{COMMITS}/{own}/{name}" for name in (MANIFEST, *files) if own)
+            own = [f"{COMMITS}/{one}/{name}" for one in added.values() for name in (MANIFEST, *files)]
+            self.objects.remove(own)
             raise
-        self.commits = kept
         if manifest is not None:
             self._keep(identity, manifest)
         self.objects.remove(left)
+
+    def _swap(self, dataset: str, old: Sequence[str], added: Mapping[str, str]) -> None:
+        """Replaces the pointer, and tries again where another writer was faster with other data sets."""
+        for left in reversed(range(TRIES)):
+            kept = {one: commit for one, commit in self.commits.items() if one not in old} | dict(added)
+            record = integrity.sealed({"schema": SCHEMA, "commits": dict(sorted(kept.items()))})
+            try:
+                self.tag = pointer.swap(self.objects, POINTER, record, self.tag)
+            except LockedError:
+                if not left or dataset in self._changed_sets():
+                    raise
+            else:
+                self.commits = kept
+                return
+
+    def _changed_sets(self) -> set[str]:
+        """Reads the pointer again and returns the data sets whose commits are others than before."""
+        before = self.commits
+        found = {one: self.manifest(one) for one in before}
+        self.refresh()
+        found |= {one: self.manifest(one) for one in self.commits}
+        changed = before.keys() ^ self.commits.keys()
+        return {str(safe_json.parsed(found[one])["dataset"]) for one in changed}
 
     def sweep(self) -> None:
         """Removes commits of writers that were killed a day ago or earlier; looks once an hour."""

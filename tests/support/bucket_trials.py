@@ -12,7 +12,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from ingest.core import integrity
 from ingest.core.durable import replace
@@ -23,6 +23,7 @@ from replay.log.run_log import RunReader, RunWriter
 from tests.support import crash_workload as workload
 from tests.support.buckets import Server, environment
 
+T = TypeVar("T")
 EVENTS, PER_FLUSH, LONGEST_S = 240, 8, 0.5
 PROCESSES = multiprocessing.get_context("forkserver")
 PROCESSES.set_forkserver_preload(["tests.support.bucket_trials", "obstore.store"])
@@ -93,13 +94,13 @@ def kill(server: Server, folder: Path, seed: int, digest: str, *, of_server: boo
             acknowledged = ours.recv()
     ours.close()
     other = machine(folder / "other", url)
-    stored = _patiently(lambda: workload.stored(other))
+    stored = patiently(lambda: workload.stored(other))
     whole = write(other, "second") == digest and RunReader(other).verify() == []
     shutil.rmtree(folder, ignore_errors=True)
     return Trial(acknowledged, stored, whole)
 
 
-def _patiently(read: Callable[[], int]) -> int:
+def patiently(read: Callable[[], T]) -> T:
     """Reads again while the server, just started, says that it cannot: an answer must be all or an error."""
     for _ in range(60):
         try:

@@ -1,4 +1,4 @@
-"""Trials of the lake on a real S3 server: a writer is killed, two writers race.
+"""Trials of the lake on a real S3 server: a writer or the server is killed, two writers race.
 
 A writer is a process with a working copy of its own, as on a machine of its own.
 """
@@ -6,16 +6,18 @@ A writer is a process with a working copy of its own, as on a machine of its own
 import os
 import random
 import time
+from collections.abc import Sequence
 from multiprocessing.connection import Connection
 from pathlib import Path
+from typing import Any
 
-from ingest.core.errors import LockedError
+from ingest.core.errors import LockedError, StorageError
 from ingest.lake import lake
 from ingest.parsing.dataset import DatasetOptions
 from ingest.parsing.source import from_bytes
 from ingest.pipeline.ingest import ingest_sources
-from tests.support.bucket_trials import PROCESSES, machine
-from tests.support.buckets import environment
+from tests.support.bucket_trials import PROCESSES, machine, patiently
+from tests.support.buckets import Server, environment
 from tests.support.formats import LINKS, lines, link
 
 SOURCES, LONGEST_S = 3, 0.15
@@ -38,9 +40,11 @@ def _writer(address: str, store: Path, dataset: str, pipe: Connection) -> None:
         write(store, dataset, pipe)
     except LockedError:
         pipe.send("told")
+    except StorageError:  # the server was killed
+        return
 
 
-def _begin(address: str, folder: Path, url: str, dataset: str) -> tuple[object, Connection]:
+def _begin(address: str, folder: Path, url: str, dataset: str) -> tuple[Any, Connection]:
     ours, theirs = PROCESSES.Pipe()
     store = machine(folder, url).parents[1]
     process = PROCESSES.Process(target=_writer, args=(address, store, dataset, theirs))
@@ -65,23 +69,31 @@ def stored(folder: Path, url: str) -> dict[str, int]:
     return {name: one.rows["link_samples"] for name, one in lake.datasets(store).items()}
 
 
-def kill(address: str, folder: Path, seed: int) -> tuple[int, dict[str, int], dict[str, int]]:
-    """Kills a writer at a random moment; returns the last version that it heard was committed, what another
-    machine finds, and what is there once that machine has written all versions itself."""
+def kill(
+    server: Server, folder: Path, seed: int, *, of_server: bool
+) -> tuple[int, dict[str, int], dict[str, int]]:
+    """Kills a writer, or the server, at a random moment; returns how many versions the writer heard were
+    committed, what another machine finds, and what is there once that machine has written all versions."""
     url = f"s3://backups/lake-kill-{seed}"
-    process, pipe = _begin(address, folder / "first", url, "set")
-    assert pipe.recv() == -1
-    time.sleep(random.Random(seed).uniform(0, LONGEST_S))
-    process.kill()  # type: ignore[attr-defined]
-    heard = _said(pipe)
-    found = stored(folder / "other", url)
+    process, pipe = _begin(server.address, folder / "first", url, "set")
+    chance, heard = random.Random(seed), []
+    for _ in range(1 + seed % SOURCES):  # that it began, and what it committed
+        heard.append(pipe.recv())
+    time.sleep(chance.uniform(0, LONGEST_S))
+    if of_server:
+        server.kill()
+        server.start()
+    else:
+        process.kill()
+    heard += _said(pipe)
+    found = patiently(lambda: stored(folder / "other", url))
     write(folder / "other", "set")
-    return len(heard), found, stored(folder / "third", url)
+    return len(heard) - 1, found, stored(folder / "third", url)
 
 
-def race(address: str, folder: Path, seed: int) -> tuple[list[str], dict[str, int]]:
-    """Lets two machines write a data set each at once; returns those not told, and what is there."""
+def race(address: str, folder: Path, seed: int, sets: Sequence[str]) -> tuple[int, dict[str, int]]:
+    """Lets two machines write these data sets at once; returns how many were told, and what is there."""
     url = f"s3://backups/lake-race-{seed}"
-    pipes = {name: _begin(address, folder / name, url, name)[1] for name in ("one", "two")}
-    said = {name: _said(pipe) for name, pipe in pipes.items()}
-    return [name for name, words in said.items() if "told" not in words], stored(folder / "other", url)
+    pipes = [_begin(address, folder / str(number), url, name)[1] for number, name in enumerate(sets)]
+    said = [_said(pipe) for pipe in pipes]
+    return sum("told" in words for words in said), stored(folder / "other", url)

@@ -69,16 +69,41 @@ def test_requests_of_an_ingest_and_of_a_reader(bucket: InMemory) -> None:
     assert asked(lambda: count(opened(there))) == {"get": 1}
 
 
-def test_of_two_machines_that_write_the_second_to_commit_is_told(bucket: InMemory) -> None:
+def test_of_two_machines_that_write_one_set_the_second_to_commit_is_told(bucket: InMemory) -> None:
     here, there = bucket.machine(), bucket.machine("there")
     told = pytest.raises(LockedError, match=r"lake/committed\.json: another process has replaced it")
     with told, lake.writing(here):
         commit(there, 1)
-        lake.commit(here, "mine", {}, [], lake.live(there)[0].sources, [])
-    assert list(lake.datasets(opened(here))) == ["set"]
+        lake.commit(here, "set", {}, [], lake.live(there)[0].sources, [])
+    assert list(lake.datasets(opened(here))) == ["set"] and count(here) == 1
     assert len(bucket.names(COMMITS)) == 2, "nothing of the second is left"
     commit(here, 2)
     assert count(opened(there)) == 2
+
+
+def test_two_machines_write_two_sets_at_once(bucket: InMemory) -> None:
+    here, there = bucket.machine(), bucket.machine("there")
+    commit(here, 1)
+    old = lake.live(opened(here))
+    with lake.writing(here):
+        commit(there, 2, "other")
+        lake.commit(here, "set", {}, [], old[0].sources, [old[0].id])
+        commit(there, 3, "other")
+        lake.commit(here, "more", {}, [], old[0].sources, [])
+    assert lake.digest(opened(there)) == lake.digest(here)
+    assert {name: info.sources for name, info in lake.datasets(here).items()} == {
+        "set": 1, "other": 2, "more": 1
+    }  # fmt: skip
+
+
+def test_a_writer_that_is_told_takes_nothing_of_what_is_there(bucket: InMemory) -> None:
+    here, there = bucket.machine(), bucket.machine("there")
+    commit(here, 1)
+    (same,) = lake.live(here)
+    with pytest.raises(LockedError), lake.writing(here):
+        commit(there, 2)
+        lake.commit(here, "set", same.meta, same.parts, same.sources, [])
+    assert count(opened(bucket.machine("third"))) == 2
 
 
 def test_a_part_that_was_replaced_meanwhile_is_looked_for_anew(
