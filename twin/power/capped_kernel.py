@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ingest.core.compiled import njit, njit_inner
+from ingest.core.compiled import njit, njit_borrowing, njit_inner
 from ingest.core.errors import UsageError
 from twin.power.limits import PowerLimits
 from twin.queue.jobs import LATEST_NS, Int, QueueJobs
@@ -92,7 +92,7 @@ def _full_budget(job_mw: Int, cap_mw: int, limits: PowerLimits) -> Budget:
     )
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit_borrowing(cache=True, nogil=True)  # type: ignore[untyped-decorator]
 def _play(
     jobs: Inputs, flags: Flags, pool: Pool, budget: Budget, profile: FreeProfile, watts: FreeProfile
 ) -> bool:
@@ -316,7 +316,7 @@ def _start_reserved(
         pool.backfilled[job] = behind
 
 
-@njit_inner(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit_inner(borrowing=True, cache=True, nogil=True)  # type: ignore[untyped-decorator]
 def _reserve(profile: FreeProfile, watts: FreeProfile, jobs: Inputs, budget: Budget, job: int) -> None:
     """Gives a job the earliest place of processors and power; one that has a place gives it back first."""
     lasts, size, more, begin = jobs.predicted[job], jobs.processors[job], budget.job_mw[job], 0
@@ -339,7 +339,7 @@ def _reserve(profile: FreeProfile, watts: FreeProfile, jobs: Inputs, budget: Bud
     profile.start[job] = begin
 
 
-@njit_inner(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit_inner(borrowing=True, cache=True, nogil=True)  # type: ignore[untyped-decorator]
 def _earliest(profile: FreeProfile, begin: int, duration: int, amount: int) -> int:
     """Returns the earliest time from `begin` on from which so much is free for so long."""
     at, free, steps = profile.at, profile.free, profile.steps[0]
