@@ -96,7 +96,7 @@ class JobRoll:
         job, state = self._jobs[name], self.state(name)
         held = job.held if state != "ended" else ()
         on = {domain: count for domain, count in zip(self._names, held, strict=False) if count}
-        reason = job.obstacle or ("" if state != "waiting" else "it waits for GPUs, or for a plan that fits")
+        reason = job.obstacle or ("" if state != "waiting" else "no plan fits it into the GPUs that are free")
         return {
             "id": name, "state": state, "gpus": sum(held), "estimate_s": None, "user": "",
             "submitted_at": (utc_ns + job.since_ns) / NS_PER_S,

@@ -130,8 +130,8 @@ class SessionRequests:
         """Returns why nothing was decided about a job; of several without a name, about each."""
         jobs = self.published.jobs
         if job or "" in jobs:
-            return jobs[job].obstacle or ("it waits for GPUs" if job else None)
-        found = [f"{name}: {one.obstacle or 'it waits for GPUs'}" for name, one in jobs.items() if one.active]
+            return jobs[job].obstacle
+        found = [f"{name}: {one.obstacle}" for name, one in jobs.items() if one.active and one.obstacle]
         return "; ".join(found) or "no job is in the run"
 
     def renew(self, reason: str, client: str = "") -> "Future[Json]":

@@ -150,7 +150,10 @@ class ObservedWorld:
         one."""
         if self.mode == "hold":
             return "the service is on hold; `POST /v1/mode` with shadow or active ends that"
-        return self.jobs[job].obstacle
+        there = self.jobs[job]
+        if job and there.orders.in_force is None and not any(self._allocator.free_for(there)):
+            return "it waits for GPUs, which others hold"
+        return there.obstacle
 
     # -- jobs
 
@@ -342,8 +345,6 @@ class ObservedWorld:
             return
         if early and not urgent:
             return
-        if job.name and job.orders.in_force is None and not any(self._allocator.free_for(job)):
-            return  # it waits for GPUs, and none become free by thinking about it
         reasons = job.taken_reasons()
         trigger = next(iter(reasons))
         view = self._view(job, trigger, job.slowdown_filter.factor(self.now_ns))
