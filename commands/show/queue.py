@@ -306,7 +306,8 @@ def _said(found: "JobAudit") -> dict[str, str]:
     }
     if found.ended_runs:
         lost_s = sum(one.lost_s for one in found.ended_runs)
-        fields["ended by faults"] = f"{len(found.ended_runs):,} times, {lost_s:,.0f} s of work lost"
+        times = "once" if len(found.ended_runs) == 1 else f"{len(found.ended_runs):,} times"
+        fields["ended by faults"] = f"{times}, {lost_s:,.0f} s of work lost"
     if found.forecast is not None:
         one = found.forecast
         fields[f"as known at {one.at_s:,.0f} s"] = (

@@ -75,7 +75,9 @@ def _of_outages(done: NodeSchedule) -> tuple[tuple[str, str], ...]:
     """What outages cost, if there were any."""
     if not len(done.outages):
         return ()
-    ended = f"GPU hours of work are lost in {len(done.broken):,} runs that faults of nodes ended"
+    count = len(done.broken)
+    runs = "1 run that a fault of a node" if count == 1 else f"{count:,} runs that faults of nodes"
+    ended = f"GPU hours of work are lost in {runs} ended"
     up = percent(availability(done)), "of the GPU time is on nodes that are not out"
     return (plain(lost_gpu_s(done) / 3600), ended), up
 

@@ -18,7 +18,7 @@ from replay.audit import rerun
 from replay.audit.audit import audit
 from replay.audit.queue_run import looks_ahead
 from replay.log.run_log import RunReader, RunWriter
-from replay.logqueue import run_events, waiting, whatif
+from replay.logqueue import run_events, start_forecast, waiting, whatif
 from replay.logqueue.job_changes import changes
 from replay.logqueue.logged_run import load, used_processors
 from replay.logqueue.on_nodes import compare_on_nodes
@@ -185,6 +185,15 @@ def test_why_a_job_waited_names_the_outage_and_the_lost_work(tmp_path: Path) -> 
         waiting.explain(tmp_path, run_id, "1", 13.0)
 
 
+def test_a_forecast_knows_no_outage_to_come_and_no_end_of_one(tmp_path: Path) -> None:
+    run = load(tmp_path, kept(tmp_path, by_hand()))
+    assert run.nodes is not None
+    out = run.nodes.outages.known_at(5 * S, run.nodes.outages.up_ns + 7 * S)
+    other = replace(run, nodes=replace(run.nodes, outages=out))
+    told, same = (start_forecast.forecast(one, 2, 5 * S) for one in (run, other))
+    assert told == same and told.median_s == 10  # job 1 has node 0 from 6 s on; job 2 ends at 10 s
+
+
 def test_sql_counts_restarts_lost_work_and_every_wait(tmp_path: Path) -> None:
     kept(tmp_path, by_hand())
     text = "select job, started_s, wait_s, run_s, restarts, lost_s from queue_jobs order by job"
@@ -199,7 +208,7 @@ def test_the_page_shows_nodes_that_are_out(tmp_path: Path) -> None:
     assert (times // S).tolist() == [0, 4, 8, 10, 12, 19, 20, 24]
     assert counts[:, 3].tolist() == [0, 1, 2, 2, 1, 1, 0, 0] and (counts.sum(axis=1) == 2).all()
     text = page.write(tmp_path, kept(tmp_path, done)).read_text(encoding="utf-8")
-    assert '"out"' in text and "GPU hours of work are lost in 1 runs" in text
+    assert '"out"' in text and "GPU hours of work are lost in 1 run that" in text
 
 
 def test_drawn_faults_are_drawn_further_for_another_scheduler(tmp_path: Path) -> None:
