@@ -15,7 +15,7 @@ if TYPE_CHECKING:  # a command loads only what it needs
 _OPTIONS = (
     click.option(
         "--outages", type=click.Path(path_type=Path), metavar="FILE",
-        help="With --nodes: a CSV file of faults and drains of nodes: node,down_s,up_s,kind.",
+        help="With --nodes: a CSV file of faults and drains of nodes: node,down_s,up_s,kind[,speed].",
     ),
     click.option(
         "--mtbf-h", type=click.FloatRange(0, 1e6, min_open=True), metavar="H",
@@ -33,6 +33,10 @@ _OPTIONS = (
     click.option(
         "--notice-s", type=click.FloatRange(0, 3600), metavar="S",
         help="With outages and --changes: seconds until a fault is noticed [3].",
+    ),
+    click.option(
+        "--notice-slow-s", type=click.FloatRange(0, 1e6), metavar="S",
+        help="With --outages and --changes: seconds until a slow node is noticed [60].",
     ),
 )  # fmt: skip
 
@@ -54,6 +58,7 @@ class OutageWords:
     seed: int | None
     checkpoint_interval_s: float | None
     notice_s: float | None
+    notice_slow_s: float | None
 
     @property
     def asked(self) -> bool:
@@ -66,7 +71,7 @@ class OutageWords:
         Raises:
             UsageError: some do not go together.
         """
-        from twin.nodes.outage_plan import NOTICE_S, OutagePlan
+        from twin.nodes.outage_plan import NOTICE_S, NOTICE_SLOW_S, OutagePlan
 
         if self.outages is not None and self.mtbf_h is not None:
             raise UsageError("--outages goes without --mtbf-h: take the file, or draw faults")
@@ -76,7 +81,10 @@ class OutageWords:
             raise UsageError("--checkpoint-interval-s: nothing ends a job; add --outages or --mtbf-h")
         if self.outages is None and self.mtbf_h is None and self.notice_s is not None:
             raise UsageError("--notice-s: there are no faults to notice; add --outages or --mtbf-h")
+        if self.outages is None and self.notice_slow_s is not None:
+            raise UsageError("--notice-slow-s: slow nodes stand in a file; add --outages")
         return OutagePlan(
             self.outages, 3600 * (self.mtbf_h or 0.0), 3600 * (self.mttr_h or 1.0), self.seed or 0,
             self.checkpoint_interval_s or 0.0, NOTICE_S if self.notice_s is None else self.notice_s,
+            NOTICE_SLOW_S if self.notice_slow_s is None else self.notice_slow_s,
         )  # fmt: skip

@@ -166,8 +166,10 @@ class QueueQuestion:
         if (self.solve is None) != (self.target is None):
             raise UsageError("--solve gpus and --target FIGURE=VALUE go together: say both")
         _ = self.learned, self.fair_shares
-        if self.outages.notice_s is not None:
-            raise UsageError("--notice-s goes with --changes: elsewhere faults are known at once")
+        if self.outages.notice_s is not None or self.outages.notice_slow_s is not None:
+            raise UsageError(
+                "--notice-s and --notice-slow-s go with --changes: elsewhere faults are known at once"
+            )
         self._check_dependencies()
         if self.power.asked and (self.solve is not None or self.measured is not None):
             raise UsageError("options of power go without --solve and --profiles")

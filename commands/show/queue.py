@@ -43,7 +43,8 @@ CHANGING_COLUMNS = (
     "unfair %", "deadlines met %", "preemptions", "most of a job", "changes", "lost GPU h",
 )  # fmt: skip
 CHANGING_FAULT_COLUMNS = (
-    "restarts", "most of a job", "shrunk", "lost work GPU h", "stalled GPU h", "availability %",
+    "restarts", "most of a job", "shrunk", "left slow nodes", "lost work GPU h", "stalled GPU h",
+    "availability %",
 )  # fmt: skip
 
 SITE_COLUMNS = (
@@ -74,8 +75,8 @@ def changing(console: Console, found: "ChangingComparison") -> None:
             100 * one.unfair_jobs, "" if one.deadlines_met is None else 100 * one.deadlines_met,
             one.preemptions, one.most_preemptions, one.changes, one.lost_gpu_h,
             *((
-                one.restarts, one.most_restarts, one.shrinks, one.lost_work_gpu_h, one.stalled_gpu_h,
-                100 * one.availability,
+                one.restarts, one.most_restarts, one.shrinks, one.evictions, one.lost_work_gpu_h,
+                one.stalled_gpu_h, 100 * one.availability,
             ) if found.outages.any else ()),
         )
         for name, one in found.figures.items()

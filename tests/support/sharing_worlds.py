@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from tests.support.goodput_jobs import APPLICATIONS, goodput_of
-from twin.nodes.outages import NodeOutages
+from twin.nodes.outages import NodeOutages, SlowTime
 from twin.queue.jobs import QueueJobs
 from twin.sharing.changes import CHANGES, ChangeRules, pauses_ns
 from twin.sharing.curves import SpeedCurve, SpeedCurves
@@ -91,4 +91,12 @@ def node_faults(draw: st.DrawFn, nodes: int, top: int) -> NoticedOutages | None:
         )
     every_s = draw(st.sampled_from((0, 1, max(1, top // 5))))
     notice_s = draw(st.sampled_from((0, 3, max(1, top // 2))))
-    return NoticedOutages(NodeOutages.of_rows(rows), every_s * S, notice_s * S, draw(st.booleans()))
+    slow = []
+    for _ in range(draw(st.integers(0, 2))):
+        begin_s, lasts_s = draw(st.integers(0, 2 * top)), draw(st.integers(1, 2 * top))
+        speed = draw(st.sampled_from((1, 300_000, 999_999)))
+        slow.append(SlowTime(draw(st.integers(0, nodes - 1)), begin_s * S, (begin_s + lasts_s) * S, speed))
+    return NoticedOutages(
+        NodeOutages.of_rows(rows, tuple(slow)), every_s * S, notice_s * S,
+        draw(st.sampled_from((0, 5, max(1, top // 2)))) * S, draw(st.booleans()),
+    )  # fmt: skip

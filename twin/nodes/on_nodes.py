@@ -106,6 +106,11 @@ def simulate_on_nodes(
     """
     check_on_nodes(jobs, demands, cluster, recipe, placement, rules)
     outages.check(cluster)
+    if outages.slow:
+        raise UsageError(
+            f"node {outages.slow[0].node} is slow for a time: slow nodes are played beside schedulers that "
+            "change runs; add --changes, or leave rows of kind slow out"
+        )
     if sleep is not None and sleep.wake_ns and (len(outages) or recipe.backfill == "conservative"):
         raise UsageError(
             f"{recipe.name}: nodes that wake go without outages, and without conservative backfilling, whose "

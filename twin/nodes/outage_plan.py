@@ -10,14 +10,20 @@ from ingest.core.errors import InputError, UsageError
 from ingest.core.units import NS_PER_S, to_ns
 from ingest.parsing import text_lines
 from ingest.readers.clusters.swf_log import opened
-from twin.nodes.outages import NO_OUTAGES, NodeOutages, drawn
+from twin.nodes.outages import NO_OUTAGES, NodeOutages, SlowTime, drawn
 from twin.queue.jobs import LATEST_NS, Int, QueueJobs
 
 COLUMNS = ("node", "down_s", "up_s", "kind")
-"""Columns of a file of outages; nodes are numbered from 0, seconds are those of the log."""
-KINDS = ("fault", "drain")
+"""Columns of a file of outages; nodes are numbered from 0, seconds are those of the log. Rows of kind slow
+need one more, `speed`: that of the node over its own."""
+KINDS = ("fault", "drain", "slow")
+PPM = 1_000_000
+LEAST_SPEED = 0.001
+"""Below it a node is no slow one: say that it fails."""
 NOTICE_S = 3.0
 """Time until a fault is noticed, if nobody says another: a missed heartbeat or two."""
+NOTICE_SLOW_S = 60.0
+"""Time until a node is known to be slow, if nobody says another: some steps that last longer."""
 
 
 class Ended(Protocol):
@@ -43,8 +49,8 @@ class Played(Protocol[Schedule]):
 @dataclass(frozen=True, slots=True)
 class OutagePlan:
     """Outages of a file, or mean seconds between faults and to repair of each node and a seed; and seconds of
-    a run between checkpoints, 0: none are made. `notice_s`: seconds until a fault is noticed where runs are
-    changed; elsewhere it is known at once."""
+    a run between checkpoints, 0: none are made. `notice_s`, `notice_slow_s`: seconds until a fault, and a
+    slow node, is noticed where runs are changed; elsewhere a fault is known at once."""
 
     file: Path | None = None
     mtbf_s: float = 0.0
@@ -52,6 +58,7 @@ class OutagePlan:
     seed: int = 0
     checkpoint_interval_s: float = 0.0
     notice_s: float = NOTICE_S
+    notice_slow_s: float = NOTICE_SLOW_S
 
     @property
     def any(self) -> bool:
@@ -77,8 +84,10 @@ class OutagePlan:
             return ()
         every = self.checkpoint_interval_s
         more = f", and every {every:g} s of a run" if every else ""
+        slow = f", slow nodes after {self.notice_slow_s:g} s" if self.file is not None else ""
         return (
-            f"{self.source}, noticed after {self.notice_s:g} s; a checkpoint at every change of a run{more}",
+            f"{self.source}: faults are noticed after {self.notice_s:g} s{slow}; a checkpoint at every "
+            f"change of a run{more}",
         )
 
     @property
@@ -124,21 +133,41 @@ def read(path: Path, nodes: Sized) -> NodeOutages:
         raise InputError(
             f"{path}: no list of outages: its header has no {missing[0]}; it needs {', '.join(COLUMNS)}"
         )
-    rows = []
+    rows, slow = list[tuple[int, int, int, bool]](), list[SlowTime]()
     for number, cells in enumerate(csv.reader(lines[1:]), 1):
         where = f"{path}: row {number}"
         if len(cells) != len(head):
             raise InputError(f"{where}: {len(cells)} cells, not {len(head)} as the header; correct the row")
         row = dict(zip(head, (cell.strip() for cell in cells), strict=True))
-        rows.append(_outage(row, where, len(nodes)))
+        node, down_ns, up_ns = _when(row, where, len(nodes))
+        if row["kind"] == "slow":
+            slow.append(SlowTime(node, down_ns, up_ns, _speed(row, where)))
+        else:
+            rows.append((node, down_ns, up_ns, row["kind"] == "drain"))
     try:
-        return NodeOutages.of_rows(rows)
+        return NodeOutages.of_rows(rows, tuple(slow))
     except UsageError as error:
         raise InputError(f"{path}: {error}") from None
 
 
-def _outage(row: dict[str, str], where: str, nodes: int) -> tuple[int, int, int, bool]:
-    """The node, begin and end of one row, and whether it is a drain."""
+def _speed(row: dict[str, str], where: str) -> int:
+    """The speed of a slow node, millionths of its own."""
+    if "speed" not in row:
+        raise InputError(f"{where}, column kind: a slow node needs a column speed, its speed over its own")
+    try:
+        speed = float(row["speed"])
+    except ValueError:
+        speed = 0.0
+    if not LEAST_SPEED <= speed < 1:
+        raise InputError(
+            f"{where}, column speed: {row['speed'][:40]!r} is no speed of a slow node; say {LEAST_SPEED:g} "
+            "or more, and less than 1"
+        )
+    return round(speed * PPM)
+
+
+def _when(row: dict[str, str], where: str, nodes: int) -> tuple[int, int, int]:
+    """The node, begin and end of one row."""
     text = row["node"]
     if not (text.isascii() and text.isdigit()) or int(text) >= nodes:
         raise InputError(f"{where}, column node: {text[:40]!r} is none of the nodes 0 to {nodes - 1}")
@@ -154,5 +183,5 @@ def _outage(row: dict[str, str], where: str, nodes: int) -> tuple[int, int, int,
     if times[1] <= times[0]:
         raise InputError(f"{where}, column up_s: {row['up_s'][:40]!r} is not after down_s; say a later time")
     if row["kind"] not in KINDS:
-        raise InputError(f"{where}, column kind: {row['kind'][:40]!r} is neither fault nor drain")
-    return int(text), times[0], times[1], row["kind"] == "drain"
+        raise InputError(f"{where}, column kind: {row['kind'][:40]!r} is none of {', '.join(KINDS)}")
+    return int(text), times[0], times[1]

@@ -1,7 +1,7 @@
 """Outages of nodes: faults, which end the jobs on a node, and drains, which let them end."""
 
 from dataclasses import dataclass, replace
-from typing import Self
+from typing import NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,21 +28,32 @@ class FaultLaw:
     seed: int
 
 
+class SlowTime(NamedTuple):
+    """A time in which a node is slow: nanoseconds of its begin and end, and its speed, millionths."""
+
+    node: int
+    begin_ns: int
+    end_ns: int
+    speed_ppm: int
+
+
 @dataclass(frozen=True, eq=False)
 class NodeOutages:
     """Outages of nodes in the order in which they begin, one element an outage: node, nanoseconds of its
     begin and of its end, and whether it is a drain. A node is out as long as any outage of it lasts.
 
-    `law` is that of faults that were drawn; None of others."""
+    `law` is that of faults that were drawn; None of others. `slow`: times in which nodes are slow, which are
+    no outages."""
 
     node: Int
     down_ns: Int
     up_ns: Int
     drain: NDArray[np.bool_]
     law: FaultLaw | None = None
+    slow: tuple[SlowTime, ...] = ()
 
     @classmethod
-    def of_rows(cls, rows: list[tuple[int, int, int, bool]]) -> Self:
+    def of_rows(cls, rows: list[tuple[int, int, int, bool]], slow: tuple[SlowTime, ...] = ()) -> Self:
         """Returns the outages of rows (node, begin and end in nanoseconds, whether it is a drain).
 
         Raises:
@@ -54,7 +65,7 @@ class NodeOutages:
                 raise UsageError(f"an outage of node {node} ends before it begins, or after all time")
         columns = list(zip(*ordered, strict=True)) or [(), (), (), ()]
         times = [np.array(column, np.int64) for column in columns[:3]]
-        return cls(times[0], times[1], times[2], np.array(columns[3], np.bool_))
+        return cls(times[0], times[1], times[2], np.array(columns[3], np.bool_), slow=slow)
 
     def __len__(self) -> int:
         return len(self.node)

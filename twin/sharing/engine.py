@@ -235,6 +235,7 @@ class _Loop:
             left,
             found.links,
         )
+        rate = self.broken.slowed(rate, active, node, leader, whole)
         written = np.empty((len(active), WIDTH), np.int64)
         count = progress.change(
             s, active, gpus, node, leader, mode, whole, part, rate, world.pause_ns, self.costs, time, written

@@ -13,7 +13,7 @@ from ingest.core.units import NS_PER_S
 from twin.queue.jobs import UNKNOWN, Int
 from twin.queue.metrics import TAU_S, finish_time_fairness
 from twin.sharing.engine import SharedSchedule, SharingWorld
-from twin.sharing.progress import ENDED, FAULT, REFUSED, SHRINK, STALL, WIDTH, initial
+from twin.sharing.progress import ENDED, EVICT, FAULT, REFUSED, SHRINK, STALL, WIDTH, initial
 
 KIND, JOB, RATE = 1, 2, 5
 """Columns of an event; the rate of a fault is the nanoseconds of work that it lost."""
@@ -33,6 +33,7 @@ class SharingFigures:
     lost_gpu_h: GPU-hours held in pauses. utilisation: GPU-time held over that of the nodes in the makespan.
     restarts, most_restarts: runs that faults of nodes ended, of all jobs and of one; shrinks: runs that went
         on with the GPUs of their other nodes instead.
+    evictions: runs that left a slow node.
     lost_work_gpu_h: work that faults lost, in hours of run times x GPUs asked for.
     stalled_gpu_h: GPU-hours held on nodes that had failed until that was noticed.
     availability: share of GPU time in the makespan on nodes that are not out.
@@ -58,6 +59,7 @@ class SharingFigures:
     restarts: int = 0
     most_restarts: int = 0
     shrinks: int = 0
+    evictions: int = 0
     lost_work_gpu_h: float = 0.0
     stalled_gpu_h: float = 0.0
     availability: float = 1.0
@@ -113,6 +115,7 @@ def _of_faults(done: SharedSchedule, span_ns: int) -> dict[str, Any]:
         "restarts": len(ended),
         "most_restarts": int(np.bincount(ended[:, JOB]).max(initial=0)),
         "shrinks": int((events[:, KIND] == SHRINK).sum()),
+        "evictions": int((events[:, KIND] == EVICT).sum()),
         "lost_work_gpu_h": float((ended[:, RATE] * jobs.processors[ended[:, JOB]]).sum() / NS_PER_S / 3600),
         "stalled_gpu_h": stalled_ns(events) / NS_PER_S / 3600,
         "availability": 1.0 - out_s / (done.world.gpus * span_ns / NS_PER_S),

@@ -1,4 +1,5 @@
-"""Faults and drains of nodes beside schedulers that change runs: noticed late, then jobs stop or shrink.
+"""Faults, drains and slow times of nodes beside schedulers that change runs: noticed late, then jobs stop,
+shrink or leave.
 
 On a node that fails its jobs stand still, with all their GPUs, until the fault is noticed: nobody can tell
 them from running ones before. Then they lose what they did after their last checkpoint, and wait. A change of
@@ -7,6 +8,11 @@ nothing. Where the scheduler resizes jobs, one that lies on several nodes goes o
 place of stopping, if it runs on so many: each replica holds all its state, so that only the pause is paid. On
 a node that is drained jobs run to their end as they are. No job is put on a node that is out: a launch fails
 at once.
+
+A job on a slow node runs at the speed of its slowest one. Once its steps have shown that, no job is put there
+while it lasts, and a job is taken off if that pays and GPUs enough are free elsewhere: if the time that it
+saves, should the node stay slow, is more than two of its pauses. Its state goes to storage, no work is lost,
+and the scheduler starts it anew. Who stays runs on there; those who share GPUs stay.
 """
 
 from dataclasses import dataclass, field
@@ -18,7 +24,9 @@ from numpy.typing import NDArray
 from ingest.core.compiled import njit
 from twin.nodes.outages import NodeOutages
 from twin.queue.jobs import Int
+from twin.sharing.changes import PPM
 from twin.sharing.progress import (
+    EVICT,
     FAULT,
     NEVER,
     RUNNING,
@@ -28,6 +36,9 @@ from twin.sharing.progress import (
     WIDTH,
     Costs,
     JobStates,
+    let_go,
+    needed,
+    rest,
     settle,
     write,
 )
@@ -36,50 +47,64 @@ from twin.sharing.view import NOWHERE
 if TYPE_CHECKING:  # the world holds the faults
     from twin.sharing.engine import SharingWorld
 
-FAILED, DRAINED, NOTICED, REPAIRED, UNDRAINED = range(5)
+FAILED, DRAINED, NOTICED, REPAIRED, UNDRAINED, SLOWED, RESTORED, SUSPECTED, TRUSTED = range(9)
 """Kinds of changes of a node, in the order in which those of one instant come."""
+Change = tuple[int, int, int, int]
+"""Time, kind and node of a change, and the speed of a node that becomes slow, or was; else 0."""
+WORTH_PAUSES = 2
+"""A job leaves a slow node if that saves more than so many of its pauses."""
 
 
 @dataclass(frozen=True, eq=False)
 class NoticedOutages:
     """Outages of the nodes; `every_ns`: time of a run between checkpoints, 0: none but those that changes
-    make; `notice_ns`: time until a fault is noticed; `shrinks`: jobs may go on with fewer GPUs."""
+    make; `notice_ns`, `notice_slow_ns`: time until a fault, and a slow node, is noticed; `shrinks`: jobs may
+    go on with fewer GPUs."""
 
     outages: NodeOutages
     every_ns: int = 0
     notice_ns: int = 0
+    notice_slow_ns: int = 0
     shrinks: bool = False
 
-    def changes(self) -> list[tuple[int, int, int]]:
-        """Returns time, kind and node of each change, in order. A node that is repaired before its fault is
-        noticed comes back then."""
-        found, given = list[tuple[int, int, int]](), self.outages
+    def changes(self) -> list[Change]:
+        """Returns the changes in order. A node that is repaired before its fault is noticed comes back then;
+        one that is slow for a shorter time is never noticed."""
+        found, given = list[Change](), self.outages
         columns = (given.node, given.down_ns, given.up_ns, given.drain)
         for node, down_ns, up_ns, drain in zip(*(one.tolist() for one in columns), strict=True):
             if drain:
-                found += [(down_ns, DRAINED, node), (up_ns, UNDRAINED, node)]
+                found += [(down_ns, DRAINED, node, 0), (up_ns, UNDRAINED, node, 0)]
                 continue
             noticed = down_ns + self.notice_ns
-            found += [(down_ns, FAILED, node), (noticed, NOTICED, node)]
-            found.append((max(up_ns, noticed), REPAIRED, node))
+            found += [(down_ns, FAILED, node, 0), (noticed, NOTICED, node, 0)]
+            found.append((max(up_ns, noticed), REPAIRED, node, 0))
+        for node, begin_ns, end_ns, speed in given.slow:
+            found += [(begin_ns, SLOWED, node, speed), (end_ns, RESTORED, node, speed)]
+            if begin_ns + self.notice_slow_ns < end_ns:
+                found.append((begin_ns + self.notice_slow_ns, SUSPECTED, node, 0))
+                found.append((end_ns, TRUSTED, node, 0))
         return sorted(found)
 
 
 @dataclass(eq=False)
 class FaultyNodes:
-    """Nodes of one run: faults and drains that each is in (nodes,), and the jobs that stand still (n,)."""
+    """Nodes of one run: faults, drains and noticed slow times that each is in (nodes,), the speeds of those
+    that are slow, and the jobs that stand still (n,)."""
 
     world: "SharingWorld"
     faults: NoticedOutages
     at: int = 0
-    changes: list[tuple[int, int, int]] = field(init=False)
+    changes: list[Change] = field(init=False)
     failed: Int = field(init=False)
     drained: Int = field(init=False)
+    suspected: Int = field(init=False)
+    slow: dict[int, list[int]] = field(default_factory=dict)
     stands: NDArray[np.bool_] = field(init=False)
 
     def __post_init__(self) -> None:
         self.changes = self.faults.changes()
-        self.failed, self.drained = (np.zeros(self.world.nodes, np.int64) for _ in range(2))
+        self.failed, self.drained, self.suspected = (np.zeros(self.world.nodes, np.int64) for _ in range(3))
         self.stands = np.zeros(len(self.world.jobs), np.bool_)
 
     @property
@@ -90,17 +115,16 @@ class FaultyNodes:
     @property
     def out(self) -> NDArray[np.bool_]:
         """True for each node on which no job may be put (nodes,)."""
-        return (self.failed > 0) | (self.drained > 0)
+        return (self.failed > 0) | (self.drained > 0) | (self.suspected > 0)
 
     def play(self, s: JobStates, active: Int, costs: Costs, time: int) -> Int:
         """Plays the changes of this instant; returns their events (events, 6), of a fault with the
         nanoseconds of work that it lost in place of the rate."""
         found = [np.zeros((0, WIDTH), np.int64)]
         while self.next_ns == time:
-            _, kind, node = self.changes[self.at]
+            _, kind, node, speed = self.changes[self.at]
             self.at += 1
-            count = self.failed if kind in (FAILED, REPAIRED) else self.drained
-            count[node] += (kind in (FAILED, DRAINED)) - (kind in (REPAIRED, UNDRAINED))
+            self._count(kind, node, speed)
             there = active[on_node(s, active, node)]
             if kind == FAILED:
                 new = there[~self.stands[there]]
@@ -112,13 +136,63 @@ class FaultyNodes:
                 rows = [self._shrunk(s, job, node, costs, time) or _stopped(s, job, time) for job in still]
                 self.stands[still] = False
                 found.append(np.array(rows, np.int64).reshape(-1, WIDTH))
+            elif kind == SUSPECTED:
+                leaves = self._leaving(s, active, there, costs, time)
+                found.append(np.empty((len(leaves), WIDTH), np.int64))
+                evict(s, leaves, time, costs.every, found[-1])
         return np.concatenate(found)
+
+    def _count(self, kind: int, node: int, speed: int) -> None:
+        """Counts a change of a node."""
+        if kind == SLOWED:
+            self.slow.setdefault(node, []).append(speed)
+        elif kind == RESTORED:
+            self.slow[node].remove(speed)
+        else:
+            begins = {FAILED: self.failed, DRAINED: self.drained, SUSPECTED: self.suspected}
+            ends = {REPAIRED: self.failed, UNDRAINED: self.drained, TRUSTED: self.suspected}
+            if kind in begins:
+                begins[kind][node] += 1
+            elif kind in ends:
+                ends[kind][node] -= 1
+
+    def slowed(self, rate: Int, job: Int, node: Int, leader: Int, whole: Int) -> Int:
+        """Returns the speed of each of these jobs (rows,), millionths, at that of the slowest of its nodes;
+        `whole`: the job that lies on each node beside others."""
+        share, first = np.full(len(job), PPM, np.int64), np.where(leader < 0, job, leader)
+        for one, speeds in self.slow.items():
+            there = (node == one) | (whole[one] == first)
+            share[there] = np.minimum(share[there], min(speeds, default=PPM))
+        return np.where((rate > 0) & (share < PPM), np.maximum(rate * share // PPM, 1), rate)
+
+    def _leaving(self, s: JobStates, active: Int, there: Int, costs: Costs, time: int) -> Int:
+        """Returns which of these jobs leave a slow node: it pays, and GPUs enough are free elsewhere."""
+        used, runs = s.part.copy(), active[s.status[active] == RUNNING]
+        alone = runs[(s.node[runs] >= 0) & ((s.leader[runs] < 0) | (s.leader[runs] == runs))]
+        np.add.at(used, s.node[alone], s.gpus[alone])
+        room = int((self.world.capacity - used)[~self.out].sum())
+        found = list[int]()
+        worth = WORTH_PAUSES * self.world.pause_ns * costs.costs
+        for job in there[(s.leader[there] < 0) & ~self.stands[there]].tolist():
+            if s.gpus[job] <= room and self._saves(s, job, time) > worth[job]:
+                found.append(job)
+                room -= int(s.gpus[job])
+        return np.array(found, np.int64)
+
+    def _saves(self, s: JobStates, job: int, time: int) -> int:
+        """Returns the time by which a job would end earlier at its own speed, by its prediction."""
+        left = int(rest(s, np.array([job]), time)[0])
+        left += int(self.world.predicted_ns[job] - self.world.jobs.run_ns[job])
+        nodes = np.flatnonzero((s.whole == job) | (np.arange(len(s.whole)) == s.node[job])).tolist()
+        share = min((speed for node in nodes for speed in self.slow.get(node, [])), default=PPM)
+        rate = int(s.rate[job])
+        return int(needed(left, rate)) - int(needed(left, rate * PPM // share))
 
     def pinned(self, s: JobStates, active: Int) -> NDArray[np.bool_]:
         """Returns which of these jobs nobody may change now (rows,): they stand still, or their node is
-        drained."""
+        drained, or known to be slow."""
         found: NDArray[np.bool_] = self.stands[active].copy()
-        for node in np.flatnonzero(self.drained).tolist():
+        for node in np.flatnonzero(self.drained + self.suspected).tolist():
             found |= on_node(s, active, node)
         return found
 
@@ -160,6 +234,17 @@ def stall(s: JobStates, rows: Int, time: int, every: int, events: Int) -> None:
         settle(s, job, time, every)
         s.ready[job], s.rate[job] = time, 0
         write(events, row, time, STALL, s, job)
+
+
+@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+def evict(s: JobStates, rows: Int, time: int, every: int, events: Int) -> None:
+    """Takes running jobs off their GPUs with all their work."""
+    for row in range(len(rows)):
+        job = rows[row]
+        settle(s, job, time, every)
+        s.status[job] = WAITING
+        let_go(s, job)
+        write(events, row, time, EVICT, s, job)
 
 
 def _stopped(s: JobStates, job: int, time: int) -> tuple[int, ...]:

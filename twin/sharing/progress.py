@@ -17,10 +17,11 @@ from twin.sharing.view import NOWHERE
 
 COMING, WAITING, RUNNING, ENDED, REFUSED = range(5)
 """Values of `JobStates.status`."""
-PREEMPT, START, RESUME, RESIZE, MOVE, SPEED, END, REFUSE, STALL, FAULT, SHRINK = range(11)
+PREEMPT, START, RESUME, RESIZE, MOVE, SPEED, END, REFUSE, STALL, FAULT, SHRINK, EVICT = range(12)
 """Kinds of events."""
 KINDS = (
     "preempt", "start", "resume", "resize", "move", "speed", "end", "refuse", "stall", "fault", "shrink",
+    "evict",
 )  # fmt: skip
 WIDTH = 6
 """Columns of an event: time, kind, job, GPUs, node and rate after it."""
@@ -98,7 +99,9 @@ def done(lasted: int, rate: int) -> int:
 
 @njit(inline="always")  # type: ignore[untyped-decorator]
 def needed(left: int, rate: int) -> int:
-    """Returns the least time in which so much is done."""
+    """Returns the least time in which so much is done; `NEVER` if it is longer than all time."""
+    if left // rate > NEVER // PPM:
+        return NEVER
     return left // rate * PPM - (-(left % rate * PPM) // rate)
 
 
@@ -182,7 +185,7 @@ def write(events: Int, count: int, time: int, kind: int, s: JobStates, job: int)
 
 
 @njit(inline="always")  # type: ignore[untyped-decorator]
-def _let_go(s: JobStates, job: int) -> None:
+def let_go(s: JobStates, job: int) -> None:
     """Takes all GPUs from a job."""
     s.gpus[job], s.rate[job], s.node[job], s.leader[job] = 0, 0, NOWHERE, NOWHERE
     for node in range(len(s.whole)):
@@ -240,7 +243,7 @@ def change(
             settle(s, job, time, costs.every)
             s.status[job] = WAITING
             s.preempted[job] += 1
-            _let_go(s, job)
+            let_go(s, job)
             write(events, count, time, PREEMPT, s, job)
             count += 1
     for row in range(len(rows)):

@@ -14,7 +14,17 @@ from twin.core.clock import At
 from twin.queue.jobs import Int
 from twin.sharing.changes import PPM
 from twin.sharing.engine import SharingWorld
-from twin.sharing.node_faults import DRAINED, FAILED, NOTICED, REPAIRED
+from twin.sharing.node_faults import (
+    DRAINED,
+    FAILED,
+    NOTICED,
+    REPAIRED,
+    RESTORED,
+    SLOWED,
+    SUSPECTED,
+    UNDRAINED,
+    WORTH_PAUSES,
+)
 from twin.sharing.progress import KINDS, NEVER
 from twin.sharing.referee_job import RefereeJob
 from twin.sharing.speeds import INTERLEAVED
@@ -43,7 +53,9 @@ class SharingReferee:
     due_at: int = -1
     asked_again: int = NEVER
     out: list[tuple[int, int]] = field(default_factory=list)
-    """Kind and node of the faults and drains that nodes are in."""
+    """Kind and node of the faults, drains and noticed slow times that nodes are in."""
+    slow: list[tuple[int, int]] = field(default_factory=list)
+    """Node and speed of the slow times that nodes are in."""
 
     def __post_init__(self) -> None:
         jobs = self.world.jobs
@@ -60,7 +72,7 @@ class SharingReferee:
         faults = self.world.faults
         self.changes = [] if faults is None else faults.changes()
         self.every, self.shrinks = (0, False) if faults is None else (faults.every_ns, faults.shrinks)
-        for at in sorted({at for at, _, _ in self.changes}):
+        for at in sorted({at for at, *_ in self.changes}):
             At(self.env, at, FIRST).callbacks.append(lambda _: self.ask())
         self.env.run()
 
@@ -98,9 +110,9 @@ class SharingReferee:
         self.ended_served = [_served(job.runs) for job in self.active if job.over]
         self.active = [job for job in self.active if not job.over]
         self.elect_leaders()
-        for at, kind, node in self.changes:
+        for at, kind, node, speed in self.changes:
             if at == now:
-                self.node_changes(now, kind, node)
+                self.node_changes(now, kind, node, speed)
         if self.world.rules.charges_events:
             self.charge(now)
         held = self.held(now)
@@ -132,12 +144,18 @@ class SharingReferee:
             if job.gpus and (job.node == node or holder in {job.index, job.leader} - {NOWHERE})
         ]  # fmt: skip
 
-    def node_changes(self, now: int, kind: int, node: int) -> None:
-        """A node fails, is drained, comes back, or its fault is noticed."""
-        if kind in (FAILED, DRAINED):
+    def node_changes(self, now: int, kind: int, node: int, speed: int) -> None:
+        """A node fails, is drained, slow, or none of it any more, or that is noticed."""
+        if kind == SLOWED:
+            self.slow.append((node, speed))
+        elif kind == RESTORED:
+            self.slow.remove((node, speed))
+        elif kind in (FAILED, DRAINED, SUSPECTED):
             self.out.append((kind, node))
         elif kind != NOTICED:
-            self.out.remove((FAILED if kind == REPAIRED else DRAINED, node))
+            self.out.remove(({REPAIRED: FAILED, UNDRAINED: DRAINED}.get(kind, SUSPECTED), node))
+        if kind == SUSPECTED:
+            self.leave_slow(now, node)
         for job in self.on_node(node):
             if kind == FAILED and not job.stands:
                 back = job.kept(now, self.every)
@@ -151,6 +169,32 @@ class SharingReferee:
                 job.stands = False
                 if not self.shrink(now, job, node):
                     self.fault(job)
+
+    def speed_of(self, nodes: set[int]) -> int:
+        """Returns the speed of the slowest of some nodes, millionths."""
+        return min([PPM, *(speed for node, speed in self.slow if node in nodes)])
+
+    def leave_slow(self, now: int, node: int) -> None:
+        """Takes jobs off a node that is known to be slow, where that pays and there is room elsewhere."""
+        bad = {at for _, at in self.out}
+        room = sum(size for at, size in enumerate(self.world.capacity.tolist()) if at not in bad)
+        for job in self.active:
+            if job.leader in (NOWHERE, job.index):
+                held = [(job.node, job.gpus)] if job.node != NOWHERE else []
+                held += [(at, self.part[at]) for at, one in self.holder.items() if one == job.index]
+                room -= sum(gpus for at, gpus in held if at not in bad)
+        for job in self.on_node(node):
+            left = job.left - job.work_by(now) + self.spare[job.index]
+            speed = self.speed_of({job.node, *(at for at, _ in job.nodes)})
+            full = job.rate * PPM // speed if job.rate else 0
+            pause = self.pause[job.index] if self.world.rules.costs else 0
+            stays = job.stands or job.leader != NOWHERE or job.gpus > room
+            if not stays and -(-left * PPM // job.rate) + (-left * PPM // full) > WORTH_PAUSES * pause:
+                room -= job.gpus
+                job.left -= job.work_by(now)
+                self.close(job)
+                self.release(job)
+                self.note("evict", job)
 
     def shrink(self, now: int, job: RefereeJob, node: int) -> bool:
         """Lets a job go on with what it holds of nodes that work; returns False if it has to stop."""
@@ -199,7 +243,7 @@ class SharingReferee:
                 or (most is not None and job.preempted >= most)
             ):
                 held.append(job)
-        drained = [self.on_node(node) for kind, node in self.out if kind == DRAINED]
+        drained = [self.on_node(node) for kind, node in self.out if kind in (DRAINED, SUSPECTED)]
         held += [job for job in self.active if job.stands or any(job in there for there in drained)]
         leaders = {job.leader for job in held} - {NOWHERE}
         return [job for job in self.active if job in held or job.leader in leaders]
@@ -285,6 +329,11 @@ class SharingReferee:
             found.links,
         )
         rate = dict(zip(order, rates.tolist(), strict=True))
+        for job in order:
+            first = job if leader[job] == NOWHERE else leader[job]
+            nodes = {node[job], *(at for at, one in holder.items() if one == first)}
+            if rate[job] and self.speed_of(nodes) < PPM:
+                rate[job] = max(1, rate[job] * self.speed_of(nodes) // PPM)
         for job in self.active:
             if job.gpus and not gpus[job.index]:
                 self.stop(job, now)

@@ -11,7 +11,7 @@ from policy.queue.registry import recipe
 from twin.nodes import outages as outages_module
 from twin.nodes.on_nodes import NodeSchedule, simulate_on_nodes
 from twin.nodes.outage_plan import OutagePlan, read
-from twin.nodes.outages import NodeOutages
+from twin.nodes.outages import NodeOutages, SlowTime
 from twin.placement.cluster import NodeCluster
 from twin.placement.demands import Demands
 from twin.queue.jobs import QueueJobs
@@ -43,8 +43,9 @@ def test_a_file_gives_outages_in_the_order_in_which_they_begin(tmp_path: Path) -
         ("0,nan,1,fault", "row 2, column down_s: 'nan' is no time"),
         ("0,0,1e300,fault", "row 2, column up_s: '1e300' is no time"),
         ("0,4,4,fault", "row 2, column up_s: '4' is not after down_s"),
-        ("0,0,1,crash", "row 2, column kind: 'crash' is neither fault nor drain"),
+        ("0,0,1,crash", "row 2, column kind: 'crash' is none of fault, drain, slow"),
         ("0,0,1", "row 2: 3 cells, not 4"),
+        ("0,0,1,slow", "row 2, column kind: a slow node needs a column speed"),
     ],
 )
 def test_a_row_that_is_no_outage_is_named(tmp_path: Path, row: str, said: str) -> None:
@@ -52,6 +53,19 @@ def test_a_row_that_is_no_outage_is_named(tmp_path: Path, row: str, said: str) -
     with pytest.raises(InputError, match=said) as error:
         read(path, TWO)
     assert str(error.value).startswith(str(path))
+
+
+def test_a_slow_node_has_a_speed_and_goes_with_schedulers_that_change_runs(tmp_path: Path) -> None:
+    head = HEAD + ",speed"
+    found = read(listed(tmp_path, "1,2,9,slow,0.25", "0,3,4,drain,", head=head), TWO)
+    assert found.slow == (SlowTime(1, 2 * NS_PER_S, 9 * NS_PER_S, 250_000),) and len(found) == 1
+    for speed in ("0", "1", "fast", "nan"):
+        with pytest.raises(InputError, match="row 1, column speed"):
+            read(listed(tmp_path, f"1,2,9,slow,{speed}", head=head), TWO)
+    jobs = QueueJobs.of_seconds([0], [1], [1])
+    asked = Demands.of_jobs(TWO, jobs.processors)
+    with pytest.raises(UsageError, match=r"node 1 is slow for a time: .* add --changes"):
+        simulate_on_nodes(jobs, asked, TWO, recipe("fcfs"), placement("first-fit"), outages=found)
 
 
 def test_a_file_of_something_else_is_refused(tmp_path: Path) -> None:

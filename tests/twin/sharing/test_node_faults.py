@@ -14,7 +14,7 @@ from policy.sharing.elasticflow import ElasticEdf
 from policy.sharing.registry import RECIPES
 from policy.sharing.srtf import Srtf
 from tests.support.sharing_worlds import sharing_worlds
-from twin.nodes.outages import NodeOutages
+from twin.nodes.outages import NodeOutages, SlowTime
 from twin.queue.jobs import QueueJobs
 from twin.sharing import engine, referee
 from twin.sharing.changes import FREE, MURI, PPM, STEADY, ChangeRules
@@ -33,13 +33,16 @@ Outage = tuple[int, int, int, str]
 
 def played(
     rows: list[tuple[int, int, int]], outages: list[Outage], *, scheduler: SharingScheduler | None = None,
-    rules: ChangeRules = STEADY, nodes: int = 2, size: int = 8, **faults: Any,
+    rules: ChangeRules = STEADY, nodes: int = 2, size: int = 8, slow: tuple[SlowTime, ...] = (),
+    **faults: Any,
 ) -> SharedSchedule:  # fmt: skip
     """Jobs (submission, run, GPUs) that pause 10 s, on nodes with these outages."""
     jobs = QueueJobs.of_seconds(*zip(*rows, strict=True))
     none, curves = np.zeros(len(jobs)), SpeedCurves.of(jobs.processors, [LINEAR] * len(jobs), nodes * size)
     speeds = MeasuredSpeeds(none, np.zeros((len(jobs), 3)), curves)
-    given_ = NodeOutages.of_rows([(at, down * S, up * S, kind == "drain") for at, down, up, kind in outages])
+    given_ = NodeOutages.of_rows(
+        [(at, down * S, up * S, kind == "drain") for at, down, up, kind in outages], slow
+    )
     world = SharingWorld(
         jobs, jobs.run_ns, np.full(len(jobs), 10 * S), nodes, size, rules, speeds,
         faults=NoticedOutages(given_, **faults),
@@ -111,6 +114,32 @@ def test_a_job_of_several_nodes_shrinks_in_place_of_stopping() -> None:
     assert sharing_figures(stopped).lost_work_gpu_h == pytest.approx(200 * 8 / 3600)
 
 
+def test_a_job_leaves_a_slow_node_once_that_is_known_and_where_it_pays() -> None:
+    slow = (SlowTime(0, 200 * S, 900 * S, 500_000),)
+    done = played([(0, 1000, 8)], [], slow=slow, notice_slow_ns=60 * S)
+    # 800 left at 200, 770 at 260; half as fast they last 770 s longer than two pauses
+    assert events(done) == [
+        (0, "start", 0), (200, "speed", 0), (260, "evict", 0), (260, "resume", 0), (1040, "end", 0),
+    ]  # fmt: skip
+    found = sharing_figures(done)
+    assert (found.evictions, found.preemptions, found.lost_work_gpu_h) == (1, 0, 0)
+    # 20 left at 980, that is 40 s there, 20 more than elsewhere: no more than two pauses
+    short = played([(0, 1000, 8)], [], slow=(SlowTime(0, 980 * S, 2000 * S, 500_000),))
+    assert short.end_ns.tolist() == [1020 * S]
+    # No room elsewhere: it stays, at its own speed again from 900 on
+    full = played([(0, 1000, 8)], [], slow=slow, nodes=1, notice_slow_ns=60 * S)
+    assert full.end_ns.tolist() == [(900 + 450) * S] and sharing_figures(full).evictions == 0
+
+
+def test_no_job_is_put_on_a_node_that_is_known_to_be_slow() -> None:
+    slow = (SlowTime(0, 10 * S, 300 * S, 100_000),)
+    done = played([(0, 5, 8), (50, 10, 8)], [], slow=slow, nodes=1, notice_slow_ns=20 * S)
+    assert events(done)[2:] == [(300, "start", 1), (310, "end", 1)]
+    # Nobody knows yet at 15 s: it runs there, and stays, as there is no other node
+    early = played([(15, 10, 8)], [], slow=slow, nodes=1, notice_slow_ns=20 * S)
+    assert early.end_ns.tolist() == [115 * S]
+
+
 def test_rules_that_charge_every_event_go_without_faults() -> None:
     with pytest.raises(UsageError, match=r"--changes muri .* take steady, paid or free"):
         played([(0, 1, 1)], [], rules=MURI)
@@ -147,3 +176,25 @@ def test_work_that_is_played_is_the_work_of_the_jobs_and_what_was_lost(
             since[job] = time if kind == "stall" else max(begin, time), rate
     ran = done.states.ended > 0
     assert [played_by[job] - lost_by[job] for job in np.flatnonzero(ran)] == world.jobs.run_ns[ran].tolist()
+
+
+@given(
+    world=sharing_worlds(most=4, rules=STEADY),
+    name=st.sampled_from(("srtf", "lucid", "edf-elastic", "gandiva")),
+    rows=st.lists(
+        st.tuples(st.integers(0, 2), st.integers(0, 400), st.sampled_from((100_000, 500_000))),
+        min_size=1, max_size=3,
+    ),
+    notice_s=st.sampled_from((0, 10, 100)), rules=st.sampled_from((STEADY, FREE)),
+)  # fmt: skip
+@settings(max_examples=60, deadline=None)
+def test_engine_and_referee_write_the_same_events_on_slow_nodes(
+    world: SharingWorld, name: str, rows: list[tuple[int, int, int]], notice_s: int, rules: ChangeRules
+) -> None:
+    slow = tuple(
+        SlowTime(node % world.nodes, begin * S, (begin + 30_000) * S, speed) for node, begin, speed in rows
+    )
+    faults = NoticedOutages(NodeOutages.of_rows([], slow), notice_slow_ns=notice_s * S)
+    given_ = replace(world, faults=faults, rules=rules)
+    done = engine.play(given_, RECIPES[name].make())
+    assert referee.named(done.events) == referee.referee_events(given_, RECIPES[name].make())
