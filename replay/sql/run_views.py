@@ -162,6 +162,26 @@ QUEUE_JOBS = SqlView(
     """,
 )
 
+NODE_OUTAGES = SqlView(
+    "node_outages",
+    "a stretch of time in which a node of a queue run is out",
+    (
+        RUN,
+        ("node", "number of the node, from 0"),
+        ("kind", "fault or drain: the outage with which it begins"),
+        ("down_s", "when it begins, seconds of the log"),
+        ("up_s", "when the node is back; NULL: not before the last end"),
+    ),
+    """
+    SELECT run, node, reason, down_ns / 1e9, up_ns / 1e9 FROM (SELECT run, type, p.node, p.reason,
+    sim_ns AS down_ns, lead(sim_ns) OVER (PARTITION BY run, p.node ORDER BY seq) AS up_ns
+    FROM (SELECT run, seq, sim_ns, type,
+    from_json(payload, '{"node":"BIGINT","reason":"VARCHAR","outages":"BIGINT"}') AS p
+    FROM parsed_events WHERE type IN ('node_down', 'node_up'))
+    WHERE p.outages = CASE type WHEN 'node_down' THEN 1 ELSE 0 END) WHERE type = 'node_down'
+    """,
+)
+
 TRAINING = SqlView(
     "training",
     "a step of a training or retraining, an evaluation or a promotion decision",

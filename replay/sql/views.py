@@ -8,7 +8,7 @@ the rows of a finished run can be cached (`replay.sql.row_cache`).
 from replay.sql.bench_views import FRONTS, REGRETS, ROBUSTNESS, STEADINESS, VERDICTS
 from replay.sql.event_views import DECISIONS, EVENTS, ITERATIONS, LINKS, PLANS
 from replay.sql.power_views import LEDGER, POWER, SITE_POWER
-from replay.sql.run_views import BOUNDS, JOBS, QUEUE_JOBS, RUNS, TRAINING
+from replay.sql.run_views import BOUNDS, JOBS, NODE_OUTAGES, QUEUE_JOBS, RUNS, TRAINING
 
 __all__ = ["BOUNDS", "EVENTS", "KEPT", "RUNS", "VIEWS", "describe"]
 
@@ -26,6 +26,7 @@ VIEWS = (
     LEDGER,
     JOBS,
     QUEUE_JOBS,
+    NODE_OUTAGES,
     TRAINING,
     *BENCHES,
 )

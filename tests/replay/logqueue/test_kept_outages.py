@@ -202,6 +202,16 @@ def test_sql_counts_restarts_lost_work_and_every_wait(tmp_path: Path) -> None:
     ]  # fmt: skip
 
 
+def test_sql_has_a_row_for_each_stretch_in_which_a_node_is_out(tmp_path: Path) -> None:
+    rows = [(0, 4, 20, False), (0, 15, 18, True), (0, 20, 22, True), (1, 8, 12, True), (1, 14, 99, True)]
+    out = NodeOutages.of_rows([(node, a * S, b * S, drain) for node, a, b, drain in rows])
+    kept(tmp_path, replace(by_hand(), outages=out))
+    found = query(tmp_path, "select * exclude run from node_outages order by node, down_s").to_pylist()
+    assert [tuple(row.values()) for row in found] == [
+        (0, "fault", 4.0, 20.0), (0, "drain", 20.0, 22.0), (1, "drain", 8.0, 12.0), (1, "drain", 14.0, None),
+    ]  # fmt: skip
+
+
 def test_the_page_shows_nodes_that_are_out(tmp_path: Path) -> None:
     done = by_hand()
     times, counts = node_use(done)
