@@ -44,10 +44,10 @@ class Sleepers(NamedTuple):
 
 def sleepers(rule: SleepRule | None, nodes: int, submit_ns: Int) -> Sleepers:
     """Returns nodes without jobs from the first submission of jobs (n,) on."""
-    if rule is None or not rule.wake_ns:
-        return Sleepers(0, 0, *(np.zeros(0, np.int64) for _ in range(2)), np.zeros(len(submit_ns), np.int64))
-    since = np.full(nodes, submit_ns.min() if len(submit_ns) else 0, np.int64)
     busy, woke = np.zeros(nodes, np.int64), np.zeros(len(submit_ns), np.int64)
+    since = np.full(nodes, submit_ns.min() if len(submit_ns) else 0, np.int64)
+    if rule is None or not rule.wake_ns:
+        return Sleepers(0, 0, busy, since, woke)
     return Sleepers(rule.after_ns, rule.wake_ns, busy, since, woke)
 
 
