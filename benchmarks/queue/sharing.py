@@ -19,6 +19,7 @@ from ingest.readers.clusters.training_lists import training_demands
 from policy.queue.registry import recipe
 from policy.sharing.registry import RECIPES
 from replay.queueing.changing import compare_changing, world_of
+from replay.queueing.node_models import NodesAsked
 from twin.queue.jobs import Float
 from twin.queue.rules import INSTANT, PREDICTSIM
 from twin.queue.simulation import simulate
@@ -52,6 +53,9 @@ CLUSTERS = {"02": 64}
 and more on 1,024 GPUs, and take as many times longer."""
 GAVEL_NODES = "2 x 4 v100, 4 x 4 p100, 6 x 4 k80"
 ON_GAVEL = ("gavel-blind", "gavel", "las-preemptive", "tiresias", "srtf", "gandiva")
+LINKED = ("4 x 2 x 8 V100", "4 x 4 x 4 V100", "4 x 8 x 2 V100")
+"""Racks x nodes x GPUs of Muri's 64: the smaller a node, the more jobs lie on several, and cross racks."""
+OVERSUBSCRIBED = (2, 4)
 DRAWS, BLOCKS = 2_000, 20
 
 
@@ -59,8 +63,8 @@ def page(shared: Path) -> str:
     """Returns the page."""
     parts = (
         HEAD, "## Muri's cells\n", muri_cells(shared), "\n## All schedulers on Muri's lists\n",
-        all_on_muri(shared), "\n## Several GPU models\n", several_models(shared), "\n## Deadlines\n",
-        deadlines(shared),
+        all_on_muri(shared), "\n## Links that jobs share\n", shared_links(shared),
+        "\n## Several GPU models\n", several_models(shared), "\n## Deadlines\n", deadlines(shared),
     )  # fmt: skip
     return "\n".join(parts) + "\n"
 
@@ -149,6 +153,38 @@ def all_on_muri(shared: Path) -> str:
         "Rules `steady`: a change pauses its job, and no job is preempted more than 20 times. 8 nodes of 8 "
         f"GPUs, run times known where a scheduler asks for them; `easy` is on one pool of 64. Intervals: "
         f"{DRAWS:,} draws of {BLOCKS} blocks of consecutive jobs.\n\n" + table(heads, iter(rows))
+    )
+
+
+def shared_links(shared: Path) -> str:
+    """Crux against links that are shared fairly, where jobs cross racks."""
+    rows, gains = list[tuple[object, ...]](), list[float]()
+    for trace in TRACES:
+        for nodes in LINKED:
+            asked = NodesAsked.parse(nodes)
+            alone = replace(muri_world(shared, trace, STEADY), nodes=len(asked), node_gpus=max(asked.each))
+            free = _jcts(played(alone, "fair-links"))
+            for times in OVERSUBSCRIBED:
+                world = replace(alone, uplinks=asked.uplinks(alone, times)[0])
+                fair, crux = _jcts(played(world, "fair-links")), _jcts(played(world, "crux"))
+                gains.append(100 * (crux.mean() / fair.mean() - 1))
+                waits = 100 * (fair.mean() / free.mean() - 1)
+                other = (np.abs(crux - fair) > 1e-6).mean()
+                rows.append(
+                    (trace, nodes, times, f"{fair.mean() / 3600:,.1f}", f"{waits:+.2f} %",
+                     f"{100 * other:.0f}", f"{gains[-1]:+.2f} %",
+                     ratio(crux, fair))
+                )  # fmt: skip
+    heads = (
+        "list", "racks x nodes x GPUs", "oversubscription", "mean JCT, fair links, h", "over no waiting",
+        "jobs that end at another time under crux, %", "crux' mean JCT over it", "ratio [95 %]",
+    )  # fmt: skip
+    return (
+        "The queue of both is first come first served; only who goes first on a link differs. `over no "
+        "waiting` compares with the same queue without links: it counts waits for others, and those for own "
+        "traffic on an uplink that is narrower than the nodes of a job. "
+        f"Rules `steady`; intervals as above. Crux changes the mean JCT by {min(gains):+.2f} to "
+        f"{max(gains):+.2f} %.\n\n" + table(heads, iter(rows))
     )
 
 

@@ -266,8 +266,8 @@ def with_outages(world: SharingWorld, chosen: registry.SharingRecipe, outages: O
     """
 
     def played(*, outages: NodeOutages, checkpoint_interval_ns: int) -> SharedSchedule:
-        faults = NoticedOutages(outages, checkpoint_interval_ns, *notice_ns, chosen.resizes)
+        faults = NoticedOutages(outages, checkpoint_interval_ns, fault_ns, slow_ns, chosen.resizes)
         return engine.play(replace(world, faults=faults), chosen.make())
 
-    notice_ns = to_ns(outages.notice_s), to_ns(outages.notice_slow_s)
+    fault_ns, slow_ns = to_ns(outages.notice_s), to_ns(outages.notice_slow_s)
     return outages.play(range(world.nodes), world.jobs, played)

@@ -221,9 +221,9 @@ class FaultyNodes:
 def on_node(s: JobStates, rows: Int, node: int) -> NDArray[np.bool_]:
     """Returns which of these jobs hold GPUs of a node (rows,)."""
     first = np.where(s.leader[rows] < 0, rows, s.leader[rows])
-    held: NDArray[np.bool_] = (s.node[rows] == node) | (s.whole[node] == first)
-    held &= s.status[rows] == RUNNING
-    return held
+    held = (s.node[rows] == node) | (s.whole[node] == first)
+    found: NDArray[np.bool_] = held & (s.status[rows] == RUNNING)
+    return found
 
 
 @njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]

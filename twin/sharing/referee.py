@@ -329,11 +329,11 @@ class SharingReferee:
             found.links,
         )
         rate = dict(zip(order, rates.tolist(), strict=True))
-        for job in order:
-            first = job if leader[job] == NOWHERE else leader[job]
-            nodes = {node[job], *(at for at, one in holder.items() if one == first)}
-            if rate[job] and self.speed_of(nodes) < PPM:
-                rate[job] = max(1, rate[job] * self.speed_of(nodes) // PPM)
+        for row in order:
+            first = row if leader[row] == NOWHERE else leader[row]
+            speed = self.speed_of({node[row], *(at for at, one in holder.items() if one == first)})
+            if rate[row] and speed < PPM:
+                rate[row] = max(1, rate[row] * speed // PPM)
         for job in self.active:
             if job.gpus and not gpus[job.index]:
                 self.stop(job, now)
