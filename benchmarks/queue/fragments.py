@@ -15,7 +15,7 @@ from replay.logqueue.windowed import Ranged, Windowed, fragmentation, ratio
 from twin.nodes.metrics import nodes_per_gang, racks_per_gang
 from twin.nodes.on_nodes import NodeSchedule, simulate_on_nodes
 from twin.placement.cluster import NodeCluster
-from twin.placement.demands import Demands
+from twin.placement.demands import POPULAR, Demands
 from twin.queue.rules import PREDICTSIM
 
 GPUS, RACK = 8, 4
@@ -79,10 +79,14 @@ def section(found: dict[str, Json]) -> str:
         "trace", "placement", "fragmentation, %", "mean wait, s", f"x {BASE}", "nodes a gang", "racks a gang",
     )  # fmt: skip
     return f"""The jobs were measured; the cluster is a **synthetic** layout under them: nodes of {GPUS} GPUs,
-racks of {RACK} nodes, as many as hold the pool of the trace. A processor of a job is a whole GPU of any
-model. The measure is FGD's (Weng et al., ATC 2023), in hindsight: the share of all GPUs that is free and that
-the mix of all jobs of the trace cannot use, the mean over the makespan. A job of more than {GPUS} GPUs fits
-on no single node, so that for its share of the mix an idle node is a fragment. Windows are of equal length.
+racks of {RACK} nodes, as many as hold the pool of the trace, so that waits differ from those of the pool
+where it is no multiple of {GPUS}. A processor of a job is a whole GPU of any model; shares of openb are, too.
+
+The measure is FGD's (Weng et al., ATC 2023), in hindsight: the share of all GPUs that is free and that the
+mix of jobs of the trace cannot use, the mean over the makespan. The mix has the most frequent sizes that
+{100 * POPULAR:.0f} % of the jobs ask for, as there: where they are one GPU each, nothing is a fragment. A
+size of more than {GPUS} GPUs fits on no single node, so that for its share of the mix an idle node is one.
+Windows are of equal length.
 
 The tables of traces have the figure under `{BASE}` for every scheduler; here are placements under
 `{POLICY}`. `rack` keeps a job in one rack and waits for it; `x {BASE}` is mean bounded slowdown, paired by
