@@ -20,7 +20,8 @@ given: then the observations are lines of JSON in a new file there.
 An observation is one JSON object with `kind` and `epoch_ns` (UTC): `step` (seconds, sent, compute_s), `link`
 (src, dst, bandwidth_bps, latency_s), `domain` (gpus, slowdown) or `plan` (state, order, pause_s). A service
 takes them at `POST /v1/observations` as lines of JSON, a batch known again by its `Idempotency-Key`, and
-answers `GET /v1/order?job=J` with `{"order": null}` or an order's number, plan and reason.
+answers `GET /v1/order?job=J` with `{"order": null}` or an order's number, plan and reason. One of several
+jobs may get an order whose plan is None: stop, say `applied`, and train again when a plan is ordered.
 """
 
 import json
