@@ -43,9 +43,9 @@ the first step to the end of the last one, pauses of moves included. Time runs 1
 EVENT = """\
 **What is not in the trace:** {at:g} s of the scenario after the begin, the link between sites {a} and {b}
 falls to {factor:g} of its measured bandwidth, both ways, and stays there. No policy is told. The saving is
-that of a reaction to this; links as they were measured (`--degrade none`) change less in a minute. Link, factor
-and time were chosen after weaker faults were tried (a site's links at 0.2, this one at 0.05), at which the loop
-saved nothing; some of these tries had a fault of the router that is mended since."""
+that of a reaction to this; links as they were measured (`--degrade none`) change less in a minute.
+Link, factor and time were chosen after weaker faults were tried (a site's links at 0.2, this one at 0.05), at
+which the loop saved nothing; some of these tries had a fault of the router that is mended since."""
 
 
 def page(settings: LoopSettings, found: list[LoopPair], command: str, busy: str) -> str:
