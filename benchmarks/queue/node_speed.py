@@ -157,7 +157,7 @@ The jobs are **synthetic**: powers of two GPUs, exponential run times, estimates
 
 ## A large cluster
 100,000 jobs on 10,000 GPUs in 1,250 nodes at a load of 0.95; starts, ends and places are written to a
-Parquet file.
+Parquet file. Where other work runs beside it, CPU seconds are what counts.
 
 {large}
 
