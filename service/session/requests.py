@@ -149,10 +149,10 @@ class SessionRequests:
             return Fact(now_ns, "renewal_requested", payload)
 
         def asked(done: "Future[Any]") -> None:
-            if (error := done.exception()) is not None:
-                begun.set_exception(error)
-            else:
+            if (error := done.exception()) is None:
                 self.renewals.append(begun)
+            elif begun.set_running_or_notify_cancel():
+                begun.set_exception(error)
 
         self.inbox.put(Request(fact, lambda: None)).add_done_callback(asked)
         return begun

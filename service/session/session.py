@@ -172,7 +172,8 @@ class Session(SessionRequests):
             self.inbox.end("the service is shutting down" if self._failure is None else str(self._failure))
             self._ended.set()
             for begun in self.renewals:
-                begun.set_exception(StoppedError("the service is shutting down"))
+                if begun.set_running_or_notify_cancel():
+                    begun.set_exception(StoppedError("the service is shutting down"))
             for call in self.on_end:
                 call()
 
@@ -307,7 +308,8 @@ class Session(SessionRequests):
         self._began.set()
         renewals, self.renewals = self.renewals, []
         for begun in renewals:
-            begun.set_result({"ended": self._before and self._before["after"], "run": self.run_id})
+            if begun.set_running_or_notify_cancel():  # who asked may be gone
+                begun.set_result({"ended": self._before and self._before["after"], "run": self.run_id})
 
     def _publish(self) -> None:
         """Shows what is durable to those who ask and listen."""
