@@ -243,7 +243,6 @@ MISTAKES: dict[str, list[str]] = {
     "policies --rollback": ["policies", "--rollback"],
     "config": ["config", "--scenario", "nowhere"],
     "serve": ["serve"],
-    "serve of several jobs": ["serve", "-s", "tri-jobs"],
     "serve --host": ["serve", "-s", "tri-7b", "--host", "0.0.0.0"],
     "serve --tokens": ["serve", "-s", "tri-7b", "--tokens", "{tmp}/no-tokens"],
     "serve --webhook": ["serve", "-s", "tri-7b", "--webhook", "ftp://example.org"],
