@@ -8,7 +8,7 @@ import pytest
 from commands.frame.power_options import PowerWords, ramp, watts
 from ingest.core.errors import UsageError
 
-NONE = PowerWords(*(None,) * 11, 12.0, "yesterday", None)
+NONE = PowerWords(*(None,) * 11, 12.0, "yesterday", *(None,) * 5)
 STORE = Path("no-store")
 
 
