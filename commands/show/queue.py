@@ -298,7 +298,7 @@ def _said(found: "JobAudit") -> dict[str, str]:
         "user": found.user or "unknown",
         "asks for": f"{found.processors:,} {found.unit}, {found.estimate_s:,.0f} s",
         "submitted": f"{found.submitted_s:,.0f} s, {found.free_at_submission:,} {found.unit} free",
-        **({} if found.follows is None else {"it followed": _followed(found)}),
+        **({} if found.follows is None else {"dependency": _dependency(found)}),
         "in front": front + first,
         "waited": f"{found.waited_s:,.0f} s",
         "of it": f"{found.busy_s:,.0f} s too few {found.unit} free, {outages}{found.held_back_s:,.0f} s "
@@ -320,7 +320,7 @@ def _said(found: "JobAudit") -> dict[str, str]:
     return fields
 
 
-def _followed(found: "JobAudit") -> str:
+def _dependency(found: "JobAudit") -> str:
     return f"submitted {found.think_s:,.0f} s after the end of job {found.follows}"
 
 

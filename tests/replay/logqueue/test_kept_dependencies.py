@@ -81,9 +81,11 @@ def test_a_run_whose_jobs_follow_others_is_made_again_from_its_events(tmp_path: 
 
 def test_sql_counts_waits_from_the_submission_in_the_replay(tmp_path: Path) -> None:
     kept(tmp_path, by_hand())
-    rows = query(tmp_path, "select job, submitted_s, wait_s from queue_jobs order by job").to_pylist()
+    text = "select job, submitted_s, wait_s, follows, think_s from queue_jobs order by job"
+    rows = query(tmp_path, text).to_pylist()
     assert [tuple(row.values()) for row in rows] == [
-        ("2", 130.0, 110.0), ("4", 240.0, 40.0), ("first", 0.0, 0.0), ("third", 120.0, 0.0),
+        ("2", 130.0, 110.0, "first", 30.0), ("4", 240.0, 40.0, "third", 0.0), ("first", 0.0, 0.0, None, None),
+        ("third", 120.0, 0.0, None, None),
     ]  # fmt: skip
 
 
