@@ -250,11 +250,11 @@ class JobHistory:
         self.submitted = [self.submitted[at] for at in order]
         self.place = {names[at]: place for place, at in enumerate(order)}
         rows = [self._follows(names[at], self.specs[place]) for place, at in enumerate(order)]
-        preceding, think_ns, recorded_ns = np.array(rows, np.int64).reshape(-1, 3).T
-        waits = Dependencies(preceding, think_ns)
         try:
+            preceding, think_ns, recorded_ns = np.array(rows, np.int64).reshape(-1, 3).T
+            waits = Dependencies(preceding, think_ns)
             waits.check(len(rows))
-        except UsageError as error:
+        except (UsageError, OverflowError) as error:
             raise DamageError(f"who followed whom in the log that was played: {error}") from error
         return MovedSubmissions(waits, np.where(waits.waits, recorded_ns, self.submitted))
 

@@ -23,6 +23,7 @@ from replay.logqueue import logged_run, run_events, start_forecast, waiting, wha
 from replay.logqueue.comparison import compare
 from replay.logqueue.job_changes import JobNames, changes
 from replay.logqueue.logged_run import load
+from replay.report import page
 from replay.sql.query import query
 from replay.store import run_index
 from tests.support import queue_log
@@ -135,7 +136,8 @@ def test_an_audit_finds_a_changed_think_time_or_predecessor(
 
 @pytest.mark.parametrize(("changed", "problem"), [
     ({"after": "nobody"}, "no such job"), ({"think_ns": None}, "no think time"),
-    ({"after": "2"}, "lead back"), ({"think_ns": -S}, "negative"), ({"place": 3}, "not 0, 1, 2"),
+    ({"after": "2"}, "lead back"), ({"think_ns": -S}, "negative"), ({"think_ns": 2**70}, "who followed"),
+    ({"place": 3}, "not 0, 1, 2"),
 ])  # fmt: skip
 def test_what_cannot_have_been_is_damage(tmp_path: Path, changed: dict[str, Any], problem: str) -> None:
     name = forged(
@@ -166,8 +168,10 @@ def test_random_runs_whose_jobs_follow_others_are_kept_whole(
 
 
 def test_sessions_are_kept_audited_and_played_by_another_scheduler(tmp_path: Path) -> None:
-    found = compare(queue_log.SESSIONS, ["fcfs"], processors=40, dependencies=True, keep=tmp_path)
+    found = compare(queue_log.SESSIONS, ["fcfs", "sjf"], processors=40, dependencies=True, keep=tmp_path)
     run_id = found.runs["fcfs"]
+    headers = [load(tmp_path, one).header for one in found.runs.values()]
+    assert headers[0].world["traces"] == headers[1].world["traces"]  # of the inputs, not of the replay
     assert audit(tmp_path, run_id).ok
     run = load(tmp_path, run_id)
     assert run.moved is not None and int(run.moved.dependencies.waits.sum()) == 154
@@ -175,6 +179,8 @@ def test_sessions_are_kept_audited_and_played_by_another_scheduler(tmp_path: Pat
     fresh = compare(queue_log.SESSIONS, ["easy"], processors=40, dependencies=True).figures["easy"]
     assert other.other == fresh.to_json() and other.starts_differ > 0
     assert audit(tmp_path, other.run_id).ok
+    said = "154 jobs are submitted a think time after the end of another"
+    assert said in page.write(tmp_path, run_id).read_text(encoding="utf-8")
     with pytest.raises(UsageError, match="goes by recorded submit times"):
         whatif.what_if(tmp_path, run_id, "wfp3-slip")
 
