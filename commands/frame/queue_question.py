@@ -182,10 +182,10 @@ class QueueQuestion:
 
     def _check_dependencies(self) -> None:
         beside = self.changes_runs or self.nodes is not None or self.solve is not None or self.power.asked
-        apart = self.keep or self.source is None or self.checkpoint is not None
+        apart = self.source is None or self.checkpoint is not None
         if self.dependencies and (beside or apart):
             raise UsageError(
-                "--dependencies goes with a LOG on one pool: leave --dataset, --nodes, --solve, --keep, "
+                "--dependencies goes with a LOG on one pool: leave --dataset, --nodes, --solve, "
                 "--checkpoint, options of power and schedulers that change runs out"
             )
 

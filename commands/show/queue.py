@@ -298,6 +298,7 @@ def _said(found: "JobAudit") -> dict[str, str]:
         "user": found.user or "unknown",
         "asks for": f"{found.processors:,} {found.unit}, {found.estimate_s:,.0f} s",
         "submitted": f"{found.submitted_s:,.0f} s, {found.free_at_submission:,} {found.unit} free",
+        **({} if found.follows is None else {"dependency": _dependency(found)}),
         "in front": front + first,
         "waited": f"{found.waited_s:,.0f} s",
         "of it": f"{found.busy_s:,.0f} s too few {found.unit} free, {outages}{found.held_back_s:,.0f} s "
@@ -317,6 +318,10 @@ def _said(found: "JobAudit") -> dict[str, str]:
         would = [f"{size:,} processors for up to {length / 60:,.0f} min" for size, length in found.fits_now]
         fields["would start at once"] = "; ".join(would) or "nothing"
     return fields
+
+
+def _dependency(found: "JobAudit") -> str:
+    return f"submitted {found.think_s:,.0f} s after the end of job {found.follows}"
 
 
 def _row(name: str, one: "QueueFigures", sure: "QueueIntervals | None") -> tuple[object, ...]:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
+from ingest.core.units import NS_PER_S
 from replay.log.run_log import RunReader
 from replay.logqueue import logged_nodes, logged_sites, run_events
 from replay.logqueue.job_changes import AnySchedule
@@ -44,6 +45,7 @@ def audit(store: Path, run_id: str) -> QueueAudit:
         findings += [("conservation", problem) for problem in impossible]
     if run.sites is not None:
         findings += [("conservation", problem) for problem in logged_sites.overfull(run.sites)]
+    findings += [("conservation", problem) for problem in badly_submitted(run)]
     compare, error = repeated(store, run)
     if error is not None:
         findings.append(("re-execution", f"event {error.seq} differs: {error.what}"))
@@ -82,6 +84,25 @@ def contradictions(done: QueueSchedule) -> list[str]:
     return problems
 
 
+def badly_submitted(run: LoggedQueue) -> list[str]:
+    """Returns what is wrong with the jobs that follow others: one that is not submitted its think time after
+    the end before it, or recorded inputs that are not those of the header."""
+    if run.moved is None:
+        return []
+    done, problems = run.schedule, []
+    due_ns = run.moved.dependencies.submit_ns(done.jobs, done.start_ns)
+    wrong = np.flatnonzero(due_ns != done.jobs.submit_ns)
+    if len(wrong) and (before := run.preceding(int(wrong[0]))) is not None:
+        name, think_ns = run.names.job(int(wrong[0]) + 1), before[1] / NS_PER_S
+        problems.append(
+            f"{len(wrong)} jobs are not submitted their think time after the end of the job before them, the "
+            f"first is job {name}: {think_ns:g} s after the end of job {before[0]}"
+        )
+    if run_events.digest_of(done.jobs, run.moved) != run.header.world["traces"]["source"]:
+        problems.append("the jobs of the events are not those of the header: an input was changed")
+    return problems
+
+
 def looks_ahead(run: LoggedQueue) -> list[str]:
     """Returns which starts up to the middle of the run depend on what happened later.
 
@@ -109,15 +130,15 @@ def looks_ahead(run: LoggedQueue) -> list[str]:
     other = played(run, replace(jobs, run_ns=shorter).select(known), outages=outages)
     moved = sorted(_starts_until(run.logged, middle) ^ _starts_until(other, middle))
     return [
-        f"the start of job {run.names.job(job + 1)} depends on what happened after it" for _, job in moved[:1]
+        f"the start of job {run.names.job(job)} depends on what happened after it" for _, job in moved[:1]
     ]
 
 
 def _starts_until(done: AnySchedule, until_ns: int) -> set[tuple[int, int]]:
-    """Returns the starts of runs up to a time, each with the place of its job."""
-    start_ns, job = done.start_ns, np.arange(len(done.jobs))
+    """Returns the starts of runs up to a time, each with the number of its job."""
+    start_ns, job = done.start_ns, done.jobs.number
     if isinstance(done, NodeSchedule):
         runs = runs_of(done)
-        start_ns, job = runs.start_ns, runs.job
+        start_ns, job = runs.start_ns, done.jobs.number[runs.job]
     begun = start_ns <= until_ns
     return set(zip(start_ns[begun].tolist(), job[begun].tolist(), strict=True))

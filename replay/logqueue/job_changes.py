@@ -13,13 +13,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ingest.core.errors import DamageError
+from ingest.core.errors import DamageError, UsageError
 from ingest.parsing.reader import Reject
 from replay.log.events import Event
 from replay.logqueue import logged_sites
 from twin.nodes.on_nodes import NodeSchedule
 from twin.nodes.outages import DRAIN, UNBROKEN, UP, Interruptions
 from twin.nodes.runs import hit_nodes, runs_of
+from twin.queue.dependencies import Dependencies, MovedSubmissions
 from twin.queue.jobs import UNKNOWN, FailedStarts, Int
 from twin.queue.simulation import QueueSchedule
 from twin.sites.simulation import SiteSchedule
@@ -158,6 +159,7 @@ def _specs(done: AnySchedule, names: JobNames) -> list[Json]:
     """Returns what is known of each job when it is submitted; on nodes its class of demands, too."""
     jobs = done.jobs
     kinds = done.demands.class_of.tolist() if isinstance(done, NodeSchedule) else None
+    following = _following(done, names)
     columns = (jobs.processors, jobs.estimate_ns, jobs.user, jobs.priority, jobs.deadline_ns, jobs.account)
     return [
         {
@@ -169,11 +171,33 @@ def _specs(done: AnySchedule, names: JobNames) -> list[Json]:
             **({} if account == UNKNOWN else {"account": account}),
             **({} if kinds is None else {"class": kinds[at]}),
             **(logged_sites.spec_of(done, at) if isinstance(done, SiteSchedule) else {}),
+            **following[at],
         }
         for at, (processors, estimate_ns, user, priority, deadline_ns, account) in enumerate(
             zip(*(column.tolist() for column in columns), strict=True)
         )
     ]
+
+
+def _following(done: AnySchedule, names: JobNames) -> list[Json]:
+    """Returns the place of each job in the log and, of one that follows another, the recorded submission, the
+    job before it and the think time; nothing of jobs that were submitted as recorded."""
+    moved = done.moved if isinstance(done, QueueSchedule) else None
+    if moved is None:
+        return [{}] * len(done.jobs)
+    waits, number = moved.dependencies, done.jobs.number.tolist()
+    columns = (waits.preceding, waits.think_ns, moved.recorded_ns)
+    return [
+        {"place": at}
+        if before < 0
+        else {
+            "place": at, "recorded_ns": recorded_ns, "after": names.job(number[before]),
+            "think_ns": think_ns,
+        }
+        for at, (before, think_ns, recorded_ns) in enumerate(
+            zip(*(column.tolist() for column in columns), strict=True)
+        )
+    ]  # fmt: skip
 
 
 class JobHistory:
@@ -211,6 +235,37 @@ class JobHistory:
             self.failed[number] = (*self.failed.get(number, ()), (after_ns, event.payload))
         elif event.type == "job_failed":
             self.left_out.append(Reject(reason=event.payload["reason"], **event.payload["spec"]))
+
+    def moved(self) -> MovedSubmissions:
+        """Sorts the jobs by their place in the log, and returns who followed whom.
+
+        Raises:
+            DamageError: their specs do not say that, or what cannot be.
+        """
+        places, names = [spec.get("place") for spec in self.specs], list(self.place)
+        if not all(isinstance(one, int) for one in places) or set(places) != set(range(len(places))):
+            raise DamageError("the places of the jobs in the log that was played are not 0, 1, 2 and so on")
+        order = sorted(range(len(places)), key=places.__getitem__)
+        self.specs = [self.specs[at] for at in order]
+        self.submitted = [self.submitted[at] for at in order]
+        self.place = {names[at]: place for place, at in enumerate(order)}
+        rows = [self._follows(names[at], self.specs[place]) for place, at in enumerate(order)]
+        try:
+            preceding, think_ns, recorded_ns = np.array(rows, np.int64).reshape(-1, 3).T
+            waits = Dependencies(preceding, think_ns)
+            waits.check(len(rows))
+        except (UsageError, OverflowError) as error:
+            raise DamageError(f"who followed whom in the log that was played: {error}") from error
+        return MovedSubmissions(waits, np.where(waits.waits, recorded_ns, self.submitted))
+
+    def _follows(self, job: str, spec: Json) -> tuple[int, int, int]:
+        """Place of the job before one, or -1, the think time and the recorded submission, nanoseconds."""
+        if "after" not in spec:
+            return -1, 0, 0
+        times = spec.get("think_ns"), spec.get("recorded_ns")
+        if spec["after"] not in self.place or not all(isinstance(one, int) for one in times):
+            raise DamageError(f"job {job!r} follows {spec['after']!r}: no such job, or no think time")
+        return self.place[spec["after"]], *times
 
     def _ended_by_a_fault(self, event: Event) -> None:
         if event.job not in self.started:

@@ -27,6 +27,7 @@ from twin.nodes.outage_plan import OutagePlan
 from twin.nodes.outages import NodeOutages
 from twin.nodes.runs import NodeRuns, out_over_time, runs_of
 from twin.placement.cluster import MILLI
+from twin.queue.dependencies import MovedSubmissions
 from twin.queue.jobs import UNKNOWN, FailedStarts, Int, QueueJobs
 from twin.queue.rules import rule_set
 from twin.queue.simulation import QueueSchedule, simulate
@@ -40,7 +41,8 @@ class LoggedQueue:
     """A queue run: its header, what it was made with, its schedule as logged, names, and rows left out.
 
     Of a run on `nodes` the schedule counts GPUs, thousandths of them where jobs share some (`unit`). Where
-    faults ended runs, a start in it is the end less the run time: `runs` say who held what at a time."""
+    faults ended runs, a start in it is the end less the run time: `runs` say who held what at a time. Where
+    jobs followed others, `moved` says who did, by place in the log that was played."""
 
     run_id: str
     header: Header
@@ -51,6 +53,7 @@ class LoggedQueue:
     nodes: NodeSchedule | None = None
     sites: SiteSchedule | None = None
     failed: FailedStarts = field(default_factory=dict)
+    moved: MovedSubmissions | None = None
 
     @property
     def unit(self) -> str:
@@ -66,6 +69,24 @@ class LoggedQueue:
     def logged(self) -> AnySchedule:
         """Returns the schedule as it was written."""
         return self.nodes or self.sites or self.schedule
+
+    @cached_property
+    def by_submission(self) -> "LoggedQueue":
+        """Returns the run with its jobs in the order of their submissions in it, ties in that of the log."""
+        if self.moved is None:
+            return self
+        done, order = self.schedule, np.argsort(self.schedule.jobs.submit_ns, kind="stable")
+        columns = done.start_ns[order], done.backfilled[order]
+        return replace(self, schedule=QueueSchedule(done.jobs.select(order), done.processors, *columns))
+
+    def preceding(self, job: int) -> tuple[str, int] | None:
+        """Returns the name of the job whose end a job waited for before it was submitted, and the think time,
+        nanoseconds; None if there is none."""
+        if self.moved is None:
+            return None
+        waits, place = self.moved.dependencies, int(self.schedule.jobs.number[job]) - 1
+        before = int(waits.preceding[place])
+        return None if before < 0 else (self.names.job(before + 1), int(waits.think_ns[place]))
 
     @cached_property
     def node_runs(self) -> NodeRuns | None:
@@ -138,6 +159,7 @@ def _folded(run_id: str, header: Header, choices: QueueChoices, events: Iterable
     read = JobHistory()
     for event in events:
         read.take(event)
+    moved = read.moved() if choices.dependencies else None
     stored, place = header.world["scenario"], read.place
     for job in place:
         if job not in read.started or job not in read.ended:
@@ -156,8 +178,8 @@ def _folded(run_id: str, header: Header, choices: QueueChoices, events: Iterable
         over = logged_sites.schedule_from(stored[SITES], read.specs, where, jobs, start_ns, overtook)
         return LoggedQueue(run_id, header, choices, over.as_pool, names, left_out, None, over)
     if NODES not in stored:
-        done = QueueSchedule(jobs, choices.processors, start_ns, overtook)
-        return LoggedQueue(run_id, header, choices, done, names, left_out, failed=read.failed)
+        done = QueueSchedule(jobs, choices.processors, start_ns, overtook, moved)
+        return LoggedQueue(run_id, header, choices, done, names, left_out, failed=read.failed, moved=moved)
     cluster = logged_nodes.cluster_from(stored[NODES])
     first, slots = slots_of(where, width)
     kinds = np.array([spec["class"] for spec in read.specs], np.int64)
@@ -210,7 +232,10 @@ def played(
             jobs, asked, run.sites.world, with_, site_choice(str(chosen.placement)), prediction=prediction
         )
     if nodes is None:
-        return simulate(jobs, chosen.processors, with_, prediction=prediction, rules=rules)
+        jobs, waits = (jobs, None) if run.moved is None else run.moved.again(jobs)
+        return simulate(
+            jobs, chosen.processors, with_, prediction=prediction, rules=rules, dependencies=waits
+        )
     demands = replace(nodes.demands, class_of=nodes.demands.class_of[jobs.number - 1])
     on_nodes = partial(
         simulate_on_nodes, jobs, demands, nodes.cluster, with_, placement(str(chosen.placement)),

@@ -31,6 +31,7 @@ from twin.nodes.metrics import node_figures
 from twin.nodes.on_nodes import NodeSchedule
 from twin.nodes.selection import NodeJobs
 from twin.power.powered_queue import PowerChoices
+from twin.queue.dependencies import MovedSubmissions
 from twin.queue.jobs import FailedStarts, Prediction, QueueJobs
 from twin.queue.metrics import figures
 from twin.queue.rules import QueueRules
@@ -46,7 +47,8 @@ Json = dict[str, Any]
 class QueueChoices:
     """Choices with which a queue run was made: source of the jobs, scheduler, pool, prediction and rules.
 
-    `placement` is that of a run on nodes, whose GPUs are the `processors`; None on a pool."""
+    `placement` is that of a run on nodes, whose GPUs are the `processors`; None on a pool. `dependencies`:
+    whether jobs were submitted by the ends of those before them."""
 
     log: str
     policy: str
@@ -54,11 +56,12 @@ class QueueChoices:
     prediction: Prediction
     rules: str
     placement: str | None = None
+    dependencies: bool = False
 
     def to_json(self) -> Json:
-        """Returns the fields by name, without a placement where there is none."""
+        """Returns the fields by name, without a placement or dependencies where there are none."""
         fields = {name: getattr(self, name) for name in self.__slots__}
-        return {name: value for name, value in fields.items() if name != "placement" or value is not None}
+        return {name: value for name, value in fields.items() if value is not None and value is not False}
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +91,8 @@ def record(
     Raises:
         StorageError: the disk refused.
     """
-    choices = QueueChoices(log.name, policy, _size_of(done), prediction, rules.name, placement)
+    moved = isinstance(done, QueueSchedule) and done.moved is not None
+    choices = QueueChoices(log.name, policy, _size_of(done), prediction, rules.name, placement, moved)
     names = JobNames(log.ids, log.users)
     failed = log.failed if isinstance(log, LogJobs) else {}
     header = header_of(choices, done, origin, power)
@@ -126,6 +130,7 @@ def header_of(
     choices: QueueChoices, done: AnySchedule, origin: QueueOrigin, power: PowerChoices | None = None
 ) -> Header:
     """Returns the header of a run; its scenario is what was chosen, and the nodes where there are any."""
+    moved = done.moved if isinstance(done, QueueSchedule) else None
     name = re.sub(r"[^A-Za-z0-9._-]+", "-", Path(choices.log).name.split(".")[0])[:40]
     if origin.scenario is not None:
         name = origin.scenario["name"]
@@ -143,7 +148,7 @@ def header_of(
         "window": origin.window,
         "dataset": origin.dataset,
         "seed": origin.seed,
-        "traces": {"source": digest_of(done.jobs)},
+        "traces": {"source": digest_of(done.jobs, moved)},
         "note": origin.note,
         "end_ns": int(done.end_ns.max()),
         "origin_epoch_ns": 0,
@@ -151,10 +156,15 @@ def header_of(
     return Header(world, QUEUE, "kernel", None, False, branch=origin.branch)
 
 
-def digest_of(jobs: QueueJobs) -> str:
-    """Returns the SHA-256 of submissions, runs, processors and estimates."""
-    columns = np.stack((jobs.submit_ns, jobs.run_ns, jobs.processors, jobs.estimate_ns))
-    return sha256(columns.astype("<i8").tobytes()).hexdigest()
+def digest_of(jobs: QueueJobs, moved: MovedSubmissions | None = None) -> str:
+    """Returns the SHA-256 of submissions, runs, processors and estimates; where jobs follow others, of the
+    recorded submissions, the places of the jobs before them and think times."""
+    columns = [jobs.submit_ns, jobs.run_ns, jobs.processors, jobs.estimate_ns]
+    if moved is not None:
+        waits = moved.dependencies
+        think_ns = np.where(waits.waits, waits.think_ns, 0)
+        columns = [moved.recorded_ns, *columns[1:], waits.preceding, think_ns]
+    return sha256(np.stack(columns).astype("<i8").tobytes()).hexdigest()
 
 
 def emit(

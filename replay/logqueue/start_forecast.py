@@ -85,7 +85,7 @@ def fits_now(run: LoggedQueue, at_ns: int) -> list[tuple[int, int]]:
 
 
 class _Past:
-    """The jobs submitted up to a moment, with the runs that were known at it."""
+    """The jobs submitted up to a moment, in the order of their submissions, with the runs known at it."""
 
     def __init__(self, run: LoggedQueue, at_ns: int) -> None:
         done = run.schedule
@@ -162,7 +162,7 @@ class _Past:
         """True if a job of this size, submitted now, would start now."""
         estimate_ns = estimate_s * NS_PER_S
         known = self.drawn(self.ratios(self.known()), np.random.default_rng(SEED))
-        new = {"number": self.jobs.number[-1] + 1, "submit_ns": self.at_ns, "run_ns": estimate_ns,
+        new = {"number": len(self.run.schedule.jobs) + 1, "submit_ns": self.at_ns, "run_ns": estimate_ns,
                "processors": processors, "estimate_ns": estimate_ns, "user": -1, "priority": -1,
                "deadline_ns": -1, "account": -1}  # fmt: skip
         given = replace(self.jobs, run_ns=known)

@@ -67,6 +67,7 @@ class JobAudit:
     and started earlier. released_by: jobs that ended at the very moment it started.
     ended_runs: runs of it that faults ended. outages, out_nodes: how many lasted in its wait, and the first.
     forecast, fits_now: as of `at_s`; None where the job did not wait then.
+    follows, think_s: the job whose end it waited for before it was submitted, and the think time after that.
     """
 
     run_id: str
@@ -98,6 +99,8 @@ class JobAudit:
     forecast: StartForecast | None
     fits_now: tuple[tuple[int, int], ...]
     unit: str = "processors"
+    follows: str | None = None
+    think_s: float | None = None
 
     def to_json(self) -> Json:
         """Returns the object of `twin audit RUN --job J --json`."""
@@ -116,7 +119,7 @@ def explain(store: Path, run_id: str, name: str, at_s: float | None = None) -> J
     Raises:
         UsageError: no queue run, no such job, or it did not wait at `at_s`.
     """
-    run = load(store, run_id)
+    run = load(store, run_id).by_submission
     job, done, runs = run.index(name), run.schedule, run.runs
     waits = _waits(run, job)
     submit, start, end = waits[0][0], waits[0][1], int(done.end_ns[job])
@@ -131,7 +134,7 @@ def explain(store: Path, run_id: str, name: str, at_s: float | None = None) -> J
     first = run.first_start_ns
     later = np.flatnonzero((np.arange(len(done.jobs)) > job) & (first < start) & (start > submit))
     released = np.unique(run.run_job[runs.end_ns == start]) if start > submit else np.array([], np.int64)
-    out = _lasting(run, waits)
+    out, before = _lasting(run, waits), run.preceding(job)
     return JobAudit(
         run_id=run_id, policy=run.choices.policy, job=name, user=run.names.user(int(done.jobs.user[job])),
         processors=size, estimate_s=int(done.jobs.estimate_ns[job]) / NS_PER_S,
@@ -148,6 +151,8 @@ def explain(store: Path, run_id: str, name: str, at_s: float | None = None) -> J
         released_by=_called(run, released), ended_runs=_ended_runs(run, job), outages=len(out),
         out_nodes=out[:SHOWN], forecast=start_forecast.forecast(run, job, at_ns) if waiting else None,
         fits_now=tuple(start_forecast.fits_now(run, at_ns)) if waiting else (), unit=run.unit,
+        follows=None if before is None else before[0],
+        think_s=None if before is None else before[1] / NS_PER_S,
     )  # fmt: skip
 
 

@@ -50,6 +50,7 @@ def _head(run: LoggedQueue) -> Section:
         length=f"{span_s / scale:.3g} {unit}", prediction=chosen.prediction, rules=chosen.rules,
         left_out=len(run.left_out), run_id=run.run_id, unit=run.unit, placement=chosen.placement,
         nodes="" if run.nodes is None else run.nodes.cluster.describe(), note=run.header.world["note"],
+        followers=0 if run.moved is None else int(run.moved.dependencies.waits.sum()),
     )  # fmt: skip
 
 

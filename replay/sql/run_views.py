@@ -137,13 +137,17 @@ QUEUE_JOBS = SqlView(
         ("out_of_memory", "starts that needed more memory than its GPUs have"),
         ("restarts", "runs of it that faults of nodes ended"),
         ("lost_s", "work of those runs that no checkpoint kept"),
+        ("follows", "job whose end it waited for before it was submitted; NULL: none"),
+        ("think_s", "time from that end to its submission"),
     ),
     """
     SELECT run, job, "user", processors, estimate_ns / 1e9, submitted / 1e9, started / 1e9, finished / 1e9,
     CASE WHEN starts > restarts THEN (begun - submitted - broken) / 1e9 END,
-    (finished + broken - begun) / 1e9, overtook, out_of_memory, restarts, lost / 1e9 FROM (SELECT run, job,
+    (finished + broken - begun) / 1e9, overtook, out_of_memory, restarts, lost / 1e9, follows, think_ns / 1e9
+    FROM (SELECT run, job,
     any_value(p.spec."user") AS "user", any_value(p.spec.processors) AS processors,
     any_value(p.spec.estimate_ns) AS estimate_ns,
+    any_value(p.spec."after") AS follows, any_value(p.spec.think_ns) AS think_ns,
     any_value(sim_ns) FILTER (type = 'job_submitted') AS submitted,
     min(sim_ns) FILTER (type = 'job_started') AS started,
     any_value(sim_ns) FILTER (type = 'job_finished') AS finished,
@@ -155,7 +159,7 @@ QUEUE_JOBS = SqlView(
     count(*) FILTER (type = 'job_out_of_memory') AS out_of_memory,
     bool_or(p.reason LIKE 'overtakes%') AS overtook FROM (SELECT run, job, type, sim_ns, from_json(payload,
     '{"reason":"VARCHAR","spec":{"user":"VARCHAR","processors":"BIGINT","estimate_ns":"BIGINT",
-    "lost_ns":"BIGINT"}}') AS p FROM parsed_events
+    "lost_ns":"BIGINT","after":"VARCHAR","think_ns":"BIGINT"}}') AS p FROM parsed_events
     WHERE type IN ('job_submitted', 'job_started', 'job_preempted', 'job_finished', 'job_out_of_memory')
     AND run IN (SELECT run FROM parsed_events WHERE seq = 0 AND payload->>'$.policy' = 'queue'))
     GROUP BY run, job)

@@ -147,7 +147,9 @@ MISTAKES: dict[str, list[str]] = {
     "queue --carbon": ["queue", "examples/queue.swf", "--carbon", "no-such-zone"],
     "queue --rules": ["queue", "examples/queue.swf", "--rules", "mine"],
     "queue --dependencies": ["queue", "examples/queue.swf", "--dependencies"],
-    "queue --dependencies --keep": ["queue", "examples/sessions.swf", "--dependencies", "--keep"],
+    "queue --dependencies --keep on nodes": [
+        "queue", "examples/sessions.swf", "--nodes", "8 x 8 V100", "--dependencies", "--keep",
+    ],
     "queue --shares": ["queue", "examples/queue.swf", "--shares", "{tmp}/shares.csv"],
     "queue --shares of nothing": [
         "queue", "examples/queue.swf", "-p", "fair-tree-accounts", "--shares", "{tmp}/shares.csv",

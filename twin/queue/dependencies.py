@@ -9,7 +9,7 @@ think time, comes behind those that were submitted before that end.
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -56,6 +56,33 @@ class Dependencies:
         before = np.maximum(self.preceding, 0)
         after: Int = start_ns[before] + jobs.run_ns[before] + self.think_ns
         return np.where(self.waits, after, jobs.submit_ns)
+
+
+@dataclass(frozen=True, eq=False)
+class MovedSubmissions:
+    """The dependencies of a schedule, and its recorded submissions (n,), nanoseconds, in the order of the
+    log."""
+
+    dependencies: Dependencies
+    recorded_ns: Int
+
+    def again(self, jobs: QueueJobs) -> tuple[QueueJobs, Dependencies]:
+        """Returns some of the jobs as they are played again, and who of them follows whom; their numbers are
+        their places in the log, from 1 on.
+
+        A job whose preceding one is not among them is submitted as it was in the schedule. A number beyond
+        the log is that of a new job, which follows nobody.
+        """
+        waits, count = self.dependencies, len(self.recorded_ns)
+        place = np.minimum(jobs.number - 1, count)
+        at = np.full(count + 1, -1, np.int64)
+        at[place] = np.arange(len(jobs))
+        before = np.append(waits.preceding, -1)[place]
+        preceding = np.where(before >= 0, at[before], -1)
+        follows = preceding >= 0
+        submit_ns = np.where(follows, np.append(self.recorded_ns, 0)[place], jobs.submit_ns)
+        think_ns = np.where(follows, np.append(waits.think_ns, 0)[place], 0)
+        return replace(jobs, submit_ns=submit_ns), Dependencies(preceding, think_ns)
 
 
 def on_cycle(before: Int) -> NDArray[np.bool_]:

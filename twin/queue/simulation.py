@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from ingest.core.errors import UsageError
 from twin.queue import kernel
-from twin.queue.dependencies import Dependencies
+from twin.queue.dependencies import Dependencies, MovedSubmissions
 from twin.queue.jobs import Int, Prediction, QueueJobs
 from twin.queue.recipe import QueueRecipe
 from twin.queue.rules import PREDICTSIM, QueueRules
@@ -17,12 +17,13 @@ from twin.queue.rules import PREDICTSIM, QueueRules
 class QueueSchedule:
     """The jobs as they ran (cut where the rules cut), their starts (n,), nanoseconds, and which of them
     overtook the head of the queue (n,). Where jobs are submitted by the ends of others, submissions are those
-    of this replay, and the jobs in the order of the log."""
+    of this replay, the jobs in the order of the log, and `moved` tells who followed whom."""
 
     jobs: QueueJobs
     processors: int
     start_ns: Int
     backfilled: NDArray[np.bool_]
+    moved: MovedSubmissions | None = None
 
     @property
     def end_ns(self) -> Int:
@@ -56,9 +57,11 @@ def simulate(
     start_ns, backfilled = kernel.play(
         played, predicted, processors, keys, recipe.backfill, rules, dependencies=dependencies
     )
-    if dependencies is not None:
-        played = replace(played, submit_ns=dependencies.submit_ns(played, start_ns))
-    return QueueSchedule(played, processors, start_ns, backfilled)
+    if dependencies is None:
+        return QueueSchedule(played, processors, start_ns, backfilled)
+    moved = MovedSubmissions(dependencies, played.submit_ns)
+    played = replace(played, submit_ns=dependencies.submit_ns(played, start_ns))
+    return QueueSchedule(played, processors, start_ns, backfilled, moved)
 
 
 def check(jobs: QueueJobs, processors: int, recipe: QueueRecipe, rules: QueueRules) -> None:

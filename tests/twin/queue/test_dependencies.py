@@ -13,7 +13,7 @@ from policy.queue.registry import recipe
 from tests.support.event_streams import of_kernel, of_referee
 from tests.support.queues import PLAYABLE, POOL, RECIPES, dependencies, queues
 from twin.queue import kernel, referee
-from twin.queue.dependencies import Dependencies, on_cycle
+from twin.queue.dependencies import Dependencies, MovedSubmissions, on_cycle
 from twin.queue.jobs import PREDICTIONS, Prediction, QueueJobs
 from twin.queue.referee import Happening
 from twin.queue.rules import INSTANT, PREDICTSIM, QueueRules
@@ -66,6 +66,17 @@ def test_f1_goes_by_the_submission_of_this_replay() -> None:
     assert played([rows[at] for at in order], "f1") == [(0, 0), (60, 75), (50, 55)]
     key = recipe("f1").keys(QueueJobs.of_seconds([1], [10], [2]), np.array([10 * S]))
     assert key.static[0] + key.log_weight * 2 == pytest.approx(2 + 870 * 2)
+
+
+def test_some_jobs_of_a_schedule_are_played_again_in_any_order() -> None:
+    waits = Dependencies(np.array([-1, 0, -1, 2]), np.array([0, 6, 0, 7]) * S)
+    moved = MovedSubmissions(waits, np.array([0, 1, 2, 3]) * S)
+    jobs = QueueJobs.of_seconds([0, 2, 16, 20, 30], [1] * 5, [1] * 5, number=[1, 3, 2, 4, 5])
+    again, found = moved.again(jobs)
+    assert (again.submit_ns // S).tolist() == [0, 2, 1, 3, 30]  # the last one is new
+    assert (found.preceding.tolist(), (found.think_ns // S).tolist()) == ([-1, -1, 0, 1, -1], [0, 0, 6, 7, 0])
+    again, found = moved.again(jobs.select([0, 3]))  # without the job that the last of the log follows
+    assert ((again.submit_ns // S).tolist(), found.preceding.tolist()) == ([0, 20], [-1, -1])
 
 
 def test_circles_and_strangers_are_refused() -> None:
