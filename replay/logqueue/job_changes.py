@@ -242,8 +242,9 @@ class JobHistory:
         Raises:
             DamageError: their specs do not say that, or what cannot be.
         """
-        places, names = [spec.get("place") for spec in self.specs], list(self.place)
-        if not all(isinstance(one, int) for one in places) or set(places) != set(range(len(places))):
+        places = [spec["place"] for spec in self.specs if isinstance(spec.get("place"), int)]
+        names = list(self.place)
+        if len(places) < len(names) or set(places) != set(range(len(places))):
             raise DamageError("the places of the jobs in the log that was played are not 0, 1, 2 and so on")
         order = sorted(range(len(places)), key=places.__getitem__)
         self.specs = [self.specs[at] for at in order]
@@ -262,10 +263,11 @@ class JobHistory:
         """Place of the job before one, or -1, the think time and the recorded submission, nanoseconds."""
         if "after" not in spec:
             return -1, 0, 0
-        times = spec.get("think_ns"), spec.get("recorded_ns")
-        if spec["after"] not in self.place or not all(isinstance(one, int) for one in times):
+        think_ns, recorded_ns = spec.get("think_ns"), spec.get("recorded_ns")
+        known = isinstance(spec["after"], str) and spec["after"] in self.place
+        if not known or not isinstance(think_ns, int) or not isinstance(recorded_ns, int):
             raise DamageError(f"job {job!r} follows {spec['after']!r}: no such job, or no think time")
-        return self.place[spec["after"]], *times
+        return self.place[spec["after"]], think_ns, recorded_ns
 
     def _ended_by_a_fault(self, event: Event) -> None:
         if event.job not in self.started:
