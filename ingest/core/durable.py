@@ -218,8 +218,8 @@ def remove(path: Path, *, disk: Disk = DISK) -> None:
 
 
 def drop(path: Path, *, disk: Disk = DISK) -> None:
-    """Delete a file that nothing needs; after a power cut it may be there again."""
-    with _Reported(path):
+    """Delete a file that nothing needs, if it is there; after a power cut it may be there again."""
+    with _Reported(path), suppress(FileNotFoundError):
         disk.unlink(path)
 
 

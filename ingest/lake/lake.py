@@ -14,7 +14,7 @@ import hashlib
 import json
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -321,8 +321,7 @@ def _cleaned_copy(place: bucket_lake.LakeObjects, stale: Sequence[Path]) -> int:
         _set_aside(place.store, [*stale, own])
         return len(stale)
     for path in stale:
-        with suppress(FileNotFoundError):
-            working_copy.CACHE.unlink(path)
+        durable.drop(path, disk=working_copy.CACHE)
     place.sweep()
     return len(stale)
 

@@ -157,7 +157,7 @@ def test_a_run_that_cannot_start_leaves_nothing(store: Path, monkeypatch: pytest
     with pytest.raises(UsageError, match="unknown policy"):
         toy_run(store, "gredy")
     monkeypatch.setattr(
-        checkpoint_registry, "stored", lambda store: ()
+        checkpoint_registry, "stored", lambda store, digest="": ()
     )  # an installation without a shipped checkpoint
     with pytest.raises(NotFoundError, match="twin train"):
         toy_run(store, "hippo")

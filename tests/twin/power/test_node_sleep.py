@@ -15,18 +15,26 @@ from tests.support.event_streams import of_kernel, of_referee
 from tests.support.node_queues import both, cases
 from tests.support.queues import RECIPES
 from twin.nodes.on_nodes import NodeSchedule, simulate_on_nodes
+from twin.nodes.runs import runs_of
 from twin.nodes.sleeping import SleepRule
 from twin.placement.cluster import NodeCluster
 from twin.placement.demands import Demands
 from twin.power.accounts import accounts, charged, totals
-from twin.power.conversion import ConversionChain, Overhead
+from twin.power.conversion import NOTHING_LOST, ConversionChain, Overhead
 from twin.power.node_power import added_mw, gpu_powers, node_site_power
 from twin.power.node_sleep import NodeSleep, asleep
+from twin.power.site_power import SitePower
 from twin.queue.jobs import QueueJobs
 
 S = 10**9
 TWO = NodeCluster.parse("2 x 4 A100-80")
 PLAIN = [name for name, one in RECIPES.items() if one.backfill != "conservative"]
+
+
+def site_power_of(
+    done: NodeSchedule, chain: ConversionChain = NOTHING_LOST, sleep: NodeSleep | None = None
+) -> SitePower:
+    return node_site_power(done, runs_of(done), chain, sleep)[1]
 
 
 def played(
@@ -57,16 +65,16 @@ def test_energy_and_accounts_are_exact_to_the_picojoule() -> None:
     sleep = NodeSleep(SleepRule(60 * S, 20 * S), 10_000, 200_000)
     done = played(ROWS, sleep.rule)
     (model,) = gpu_powers(TWO)
-    power = node_site_power(done, sleep=sleep)
+    power = site_power_of(done, sleep=sleep)
     gpu_s_idle = 440 * 8 - 140 * 4 - 310 * 4 - 20 * 4 - 20 * 4  # neither asleep nor waking
     by_hand_mj = (
         gpu_s_idle * model.idle_mw + (140 + 310) * 4 * 10_000 + (20 + 20) * 4 * 200_000
         + (100 * 4 + 50 * 4 + 50 * 8) * model.job_mw
     )  # fmt: skip
     assert power.meter.integral == by_hand_mj * S
-    assert added_mw(done).tolist() == [4 * model.job_mw, 4 * model.job_mw, 8 * model.job_mw]
+    assert added_mw(done, runs_of(done)).tolist() == [4 * model.job_mw, 4 * model.job_mw, 8 * model.job_mw]
     for chain in (ConversionChain(), ConversionChain((Overhead("PUE", 1.3),))):
-        metered = node_site_power(done, chain, sleep)
+        metered = site_power_of(done, chain, sleep)
         ledger = accounts(charged(done.in_gpus, metered), ["a", "b", "a"])
         assert totals(ledger).energy_pj == metered.meter.integral
 
@@ -75,7 +83,7 @@ def test_sleep_without_waking_changes_no_schedule() -> None:
     plain, slept = played(ROWS, None), played(ROWS, SleepRule(60 * S))
     assert plain.start_ns.tolist() == slept.start_ns.tolist()
     assert plain.end_ns.tolist() == slept.end_ns.tolist()
-    idle, saved = node_site_power(plain), node_site_power(slept, sleep=NodeSleep(SleepRule(60 * S)))
+    idle, saved = site_power_of(plain), site_power_of(slept, sleep=NodeSleep(SleepRule(60 * S)))
     (model,) = gpu_powers(TWO)
     begin_ns, end_ns = int(plain.jobs.submit_ns.min()), int(plain.end_ns.max())
     _, begins, ends = asleep(plain, SleepRule(60 * S), begin_ns, end_ns)
@@ -99,7 +107,7 @@ def test_words_that_cannot_be_played_are_refused() -> None:
     with pytest.raises(UsageError, match="conservative: nodes that wake go without outages"):
         played(ROWS, SleepRule(S, S), "conservative")
     with pytest.raises(UsageError, match="say less for --sleep-power"):
-        node_site_power(played(ROWS, SleepRule(S)), sleep=NodeSleep(SleepRule(S), 10**6))
+        site_power_of(played(ROWS, SleepRule(S)), sleep=NodeSleep(SleepRule(S), 10**6))
 
 
 @given(case=cases(names=PLAIN), after_s=st.integers(1, 40), wake_s=st.integers(1, 15))
