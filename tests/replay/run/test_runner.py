@@ -156,9 +156,7 @@ def test_a_run_that_cannot_start_leaves_nothing(store: Path, monkeypatch: pytest
         toy_run(store, "threshold")
     with pytest.raises(UsageError, match="unknown policy"):
         toy_run(store, "gredy")
-    monkeypatch.setattr(
-        checkpoint_registry, "stored", lambda store, digest="": ()
-    )  # an installation without a shipped checkpoint
+    monkeypatch.setattr(checkpoint_registry, "that_ships", lambda store: None)  # none was installed
     with pytest.raises(NotFoundError, match="twin train"):
         toy_run(store, "hippo")
     assert not store.exists()
