@@ -31,8 +31,8 @@ sites share a processor. Predicted is a step under the links at its begin and it
   {kernel_worst:.1f} %. gloo's word of a posted receive crosses the link behind what that carries. The
   reference simulator counts it (`announced`), the compiled kernels, which planners use, do not yet.
 * Pause of {moves} moves: median error {pause_median:.1f} %, worst {pause_worst:.1f} % (aim 10: {within} of
-  {moves}). Sites post all receives before they send: behind layers that are sent, gloo's word of a receive would
-  let the other direction of a link begin when this one has ended. Predicted links are always full.
+  {moves}). Sites post all receives before they send: behind layers that are sent, gloo's word of a receive
+  would let the other direction of a link begin when this one has ended. Predicted links are always full.
 * Loss against the same training in one process, unmoved: at most {gap:.1e} nats apart in any step.
 """
 PAUSE_AIM = 0.1
