@@ -7,12 +7,13 @@ domain: deep shares tolerate slow links but lengthen the path of a micro-batch.
 """
 
 from collections.abc import Sequence
+from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ingest.core.compiled import njit, njit_inner
+from ingest.core.compiled import njit_borrowing, njit_inner
 from policy.search.batch_scoring import OptionRows, Scorer
 from policy.search.closed_form import (
     BEHIND,
@@ -57,15 +58,15 @@ def bottleneck_splits(
     times the best one of all or `best_s`.
     """
     sizes, width = len(known.options.sizes), max(len(order) for order in orders)
+    count = np.fromiter(map(len, orders), np.int64, len(orders))
     domain = np.full((len(orders), width), -1, np.int64)
-    for row, order in enumerate(orders):
-        domain[row, : len(order)] = order
-    count = (domain >= 0).sum(axis=1)
+    domain[np.arange(width) < count[:, None]] = np.fromiter(chain.from_iterable(orders), np.int64)
     room = len(orders) * sizes * len(DEPTHS)
     shares = (np.zeros((room, width), np.int64) for _ in range(2))
     splits = _Splits(np.full(room, np.inf), np.zeros(room, np.int64), np.zeros(room, np.int64), *shares)
     inputs, record = inputs_of(scorer, known), best_s * 1e9
-    found = _fill_splits(*inputs, (domain, count), DEPTHS, max_ratio, record, splits)
+    room_of_order = *np.zeros((2, width), np.int64), *np.zeros((2, width))
+    found = _fill_splits(*inputs, (domain, count), DEPTHS, max_ratio, record, room_of_order, splits)
     own = splits.order[:found]
     rows = OptionRows(
         splits.size[:found], count[own], domain[own], splits.option[:found], splits.layers[:found]
@@ -73,7 +74,7 @@ def bottleneck_splits(
     return splits.ns[:found] / 1e9, rows
 
 
-@njit_inner(cache=True, nogil=True)
+@njit_inner(borrowing=True, cache=True, nogil=True)  # type: ignore[untyped-decorator]
 def _max_layers_bound(inputs, order, d, pace):  # type: ignore[no-untyped-def]
     """Returns an upper bound of `_largest_shares` that is much cheaper: every stage has the option that suits
     it best."""
@@ -101,13 +102,13 @@ def _max_layers_bound(inputs, order, d, pace):  # type: ignore[no-untyped-def]
     return total
 
 
-@njit_inner(cache=True, nogil=True)
+@njit_inner(borrowing=True, cache=True, nogil=True)  # type: ignore[untyped-decorator]
 def _keeps(share, held, pace, behind):  # type: ignore[no-untyped-def]
     """Tells whether a share of so many layers keeps the pace and fits; then it also does with fewer."""
     return share.table[BEHIND, held] >= behind and slowest_stage(share, held) <= pace
 
 
-@njit_inner(cache=True, nogil=True)
+@njit_inner(borrowing=True, cache=True, nogil=True)  # type: ignore[untyped-decorator]
 def _most_layers(share, pace, behind, guess, limit):  # type: ignore[no-untyped-def]
     """Returns the largest number of layers with which a share keeps the pace, searched around `guess`; 0 if
     none."""
@@ -124,7 +125,7 @@ def _most_layers(share, pace, behind, guess, limit):  # type: ignore[no-untyped-
     return low if low >= depth else 0
 
 
-@njit_inner(cache=True, nogil=True)
+@njit_inner(borrowing=True, cache=True, nogil=True)  # type: ignore[untyped-decorator]
 def _suffices(inputs, order, d, limit, pace, option, share):  # type: ignore[no-untyped-def]
     """Tells whether the domains hold all layers at this pace."""
     if _max_layers_bound(inputs, order, d, pace) < inputs.layers:
@@ -132,7 +133,7 @@ def _suffices(inputs, order, d, limit, pace, option, share):  # type: ignore[no-
     return _largest_shares(inputs, order, pace, limit, option, share) >= inputs.layers
 
 
-@njit_inner(cache=True, nogil=True)
+@njit_inner(borrowing=True, cache=True, nogil=True)  # type: ignore[untyped-decorator]
 def _largest_shares(inputs, order, pace, limit, option, share):  # type: ignore[no-untyped-def]
     """Fills each domain's option with most layers at this pace, from the last domain to the first. Returns
     the sum of the layers.
@@ -177,7 +178,7 @@ def _largest_shares(inputs, order, pace, limit, option, share):  # type: ignore[
     return total
 
 
-@njit_inner(cache=True, nogil=True)
+@njit_inner(borrowing=True, cache=True, nogil=True)  # type: ignore[untyped-decorator]
 def _trim(inputs, order, option, share, excess):  # type: ignore[no-untyped-def]
     """Removes `excess` layers, each from the share with the slowest stage. Returns whether it could."""
     c, n = order.size, order.length
@@ -198,13 +199,13 @@ def _trim(inputs, order, option, share, excess):  # type: ignore[no-untyped-def]
     return True
 
 
-@njit(cache=True, nogil=True)
-def _fill_splits(inputs, order_inputs, orders, depths, max_ratio, record, splits):  # type: ignore[no-untyped-def]
-    """Fills `splits`, `record` being the ns of the best plan known. Returns how many there are."""
+@njit_borrowing(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+def _fill_splits(inputs, order_inputs, orders, depths, max_ratio, record, room, splits):  # type: ignore[no-untyped-def]
+    """Fills `splits`, `record` being the ns of the best plan known. Returns how many there are. `room` is for
+    the options, layers, and waits down and up of W domains, 0 at first."""
     domains, counts = orders
-    width, found, lead = domains.shape[1], 0, 0
-    option, share = np.zeros(width, np.int64), np.zeros(width, np.int64)
-    down, up = np.zeros(width), np.zeros(width)
+    option, share, down, up = room
+    found, lead = 0, 0
     for o in range(len(domains)):
         domain, n, best, first, before = domains[o], counts[o], np.inf, found, lead
         if n > inputs.layers:
@@ -219,7 +220,9 @@ def _fill_splits(inputs, order_inputs, orders, depths, max_ratio, record, splits
                 continue
             deepest = 0
             for i in range(n):
-                deepest = max(deepest, inputs.pp[c, inputs.class_of[domain[i]]].max())
+                z = inputs.class_of[domain[i]]
+                for q in range(inputs.option_count[c, z]):
+                    deepest = max(deepest, inputs.pp[c, z, q])
             for d in range(len(depths)):
                 if d > 0 and depths[d - 1] >= deepest:
                     break
@@ -230,14 +233,15 @@ def _fill_splits(inputs, order_inputs, orders, depths, max_ratio, record, splits
                 if total < best:
                     best, lead = total, c
                 splits.ns[found], splits.order[found], splits.size[found] = total, o, c
-                splits.option[found], splits.layers[found] = option, share
+                for i in range(len(option)):  # an assignment of arrays would make a copy
+                    splits.option[found, i], splits.layers[found, i] = option[i], share[i]
                 found += 1
         record = min(record, best)
         found = _drop_slow(splits, first, found, min(best * MAX_RATIO, record * max_ratio))
     return found
 
 
-@njit_inner(cache=True, nogil=True)
+@njit_inner(borrowing=True, cache=True, nogil=True)  # type: ignore[untyped-decorator]
 def _split(inputs, order, limit, waits, most_ns, option, share):  # type: ignore[no-untyped-def]
     """Fills the split with the least pace (to 0.4 %) within a depth limit (index, stages). Returns whether
     there is one whose closed form may be at most `most_ns`."""
@@ -262,7 +266,7 @@ def _split(inputs, order, limit, waits, most_ns, option, share):  # type: ignore
     return _trim(inputs, order, option, share, excess)
 
 
-@njit_inner(cache=True, nogil=True)
+@njit_inner(borrowing=True, cache=True, nogil=True)  # type: ignore[untyped-decorator]
 def _drop_slow(splits, first, end, most_ns):  # type: ignore[no-untyped-def]
     """Removes splits [first, end) that take longer than `most_ns`. Returns the new end."""
     kept = first
@@ -271,6 +275,7 @@ def _drop_slow(splits, first, end, most_ns):  # type: ignore[no-untyped-def]
             splits.ns[kept], splits.order[kept], splits.size[kept] = (
                 splits.ns[row], splits.order[row], splits.size[row],
             )  # fmt: skip
-            splits.option[kept], splits.layers[kept] = splits.option[row], splits.layers[row]
+            for i in range(splits.option.shape[1]):
+                splits.option[kept, i], splits.layers[kept, i] = splits.option[row, i], splits.layers[row, i]
             kept += 1
     return kept

@@ -16,10 +16,12 @@ from itertools import combinations
 import numpy as np
 from numpy.typing import NDArray
 
+from ingest.core.compiled import njit, njit_inner
 from policy.search.batch_scoring import Scorer
 from policy.search.closed_form import MOST, ShareTimeTables
 from policy.search.plan_shapes import orders
 
+Int = NDArray[np.int64]
 Float = NDArray[np.float64]
 
 ENUMERATE_UP_TO = 5
@@ -74,44 +76,21 @@ def path_weights(
 
 
 class Beam:
-    """Paths of one length, the best first; `grow` extends them by one domain."""
+    """Paths of one length (P, n), the best first; `grow` extends them by one domain."""
 
     def __init__(self, edge: Float, speed: Float, ends: Float, layers: int) -> None:
         self._edge, self._speed, self._ends, self._layers = edge, speed, ends, layers
-        usable = [k for k in range(len(speed)) if speed[k] > 0]
-        self.paths: list[tuple[int, ...]] = [(k,) for k in usable]
+        usable = np.flatnonzero(speed > 0)
+        self.paths: Int = usable[:, None]
         self._waits, self._sum = np.zeros(len(usable)), speed[usable]
 
     def grow(self) -> None:
         """Adds every domain that is not on a path at either of its ends, and keeps the best `BEAM` paths."""
-        if not self.paths:
-            return
-        ends = np.array([(path[0], path[-1]) for path in self.paths])
-        waits = self._waits[:, None, None] + self._edge[ends]  # (B, 2, K)
-        for row, path in enumerate(self.paths):
-            waits[row][:, list(path)] = np.inf
-        speed = (self._sum[:, None] + self._speed)[:, None, :]
-        pace = (self._layers + waits) / np.maximum(speed, 1e-300) + self._ends[ends[:, ::-1]]
-        found: dict[tuple[int, ...], tuple[float, float]] = {}
-        for flat in np.argsort(pace, axis=None, kind="stable")[: 4 * BEAM].tolist():
-            row, end, k = (int(x) for x in np.unravel_index(flat, pace.shape))
-            if len(found) == BEAM or not np.isfinite(pace[row, end, k]):
-                break
-            path = (k, *self.paths[row]) if end == 0 else (*self.paths[row], k)
-            one_way = min(path, path[::-1])  # weights are the same both ways
-            found.setdefault(one_way, (float(waits[row, end, k]), float(speed[row, 0, k])))
-        self.paths = list(found)
-        self._waits = np.array([waits for waits, _ in found.values()])
-        self._sum = np.array([speed for _, speed in found.values()])
-
-    def pace(self, path: Sequence[int]) -> float:
-        """Returns P of a path by the formula above; infinite where none of its domains can compute."""
-        domains = list(path)
-        speed = float(self._speed[domains].sum())
-        if speed <= 0:
-            return float("inf")
-        split = (self._layers + self._edge[domains[:-1], domains[1:]].sum()) / speed
-        return float(split + self._ends[domains[0], domains[-1]])
+        longer = np.empty((BEAM, self.paths.shape[1] + 1), np.int64)
+        waits, speed = np.empty((2, BEAM))
+        weights = (self._edge, self._speed, self._ends, self._layers)
+        found = _grow((self.paths, self._waits, self._sum), weights, (longer, waits, speed))
+        self.paths, self._waits, self._sum = longer[:found], waits[:found], speed[:found]
 
     def around(self, path: tuple[int, ...], most: int) -> list[tuple[int, ...]]:
         """Returns the `most` best paths that differ from `path` by one domain inserted, removed or replaced,
@@ -121,5 +100,65 @@ class Beam:
         near |= {(*path[:i], k, *path[i + 1 :]) for i in range(n) for k in others}
         near |= {(*path[:i], *path[i + 1 :]) for i in range(n) if n > 1}
         near |= {(*path[:i], *path[i:j][::-1], *path[j:]) for i, j in combinations(range(n + 1), 2)}
-        scored = sorted((self.pace(one), one) for one in {min(one, one[::-1]) for one in near})
-        return [one for pace, one in scored[:most] if np.isfinite(pace)]
+        by_length: dict[int, set[tuple[int, ...]]] = {}
+        for one in near:
+            by_length.setdefault(len(one), set()).add(min(one, one[::-1]))
+        scored: list[tuple[float, tuple[int, ...]]] = []
+        for alike in map(list, by_length.values()):
+            scored += zip(self._paces(np.array(alike)).tolist(), alike, strict=True)
+        return [one for pace, one in sorted(scored)[:most] if np.isfinite(pace)]
+
+    def _paces(self, paths: Int) -> Float:
+        """Returns P of paths of one length (P, n) by the formula above; infinite where none of the domains
+        can compute."""
+        speed = self._speed[paths].sum(axis=1)
+        waits = self._edge[paths[:, :-1], paths[:, 1:]].sum(axis=1)
+        with np.errstate(divide="ignore"):
+            split = (self._layers + waits) / speed
+        return np.where(speed > 0, split + self._ends[paths[:, 0], paths[:, -1]], np.inf)
+
+
+@njit(cache=True, nogil=True)
+def _grow(paths, weights, longer):  # type: ignore[no-untyped-def]
+    """Fills `longer` with the best paths that have one domain more, one way each, since weights are the same
+    both ways: domains, sums of waits and of speeds, as in `paths`. Returns how many there are."""
+    domains, waits, speeds = paths
+    edge, speed, ends, layers = weights
+    out, out_waits, out_speeds = longer
+    rows, n, k, found = domains.shape[0], domains.shape[1], len(speed), 0
+    pace, path = np.full(rows * 2 * k, np.inf), np.empty(n + 1, np.int64)
+    for row in range(rows):
+        for end in range(2):
+            here, there = domains[row, end * (n - 1)], domains[row, (1 - end) * (n - 1)]
+            at = (row * 2 + end) * k
+            for new in range(k):
+                wait = waits[row] + edge[here, new]
+                pace[at + new] = (layers + wait) / max(speeds[row] + speed[new], 1e-300) + ends[there, new]
+            for i in range(n):
+                pace[at + domains[row, i]] = np.inf
+    for at in np.argsort(pace, kind="mergesort")[: 4 * BEAM]:
+        if found == BEAM or not np.isfinite(pace[at]):
+            break
+        row, end, new = at // (2 * k), at // k % 2, at % k
+        path[0 if end == 0 else n] = new
+        path[1 - end : n + 1 - end] = domains[row]
+        if not _ascends(path):
+            path = path[::-1].copy()
+        known = False
+        for one in out[:found]:
+            known |= np.array_equal(one, path)
+        if not known:
+            here = domains[row, end * (n - 1)]
+            out[found], out_waits[found] = path, waits[row] + edge[here, new]
+            out_speeds[found] = speeds[row] + speed[new]
+            found += 1
+    return found
+
+
+@njit_inner(cache=True, nogil=True)
+def _ascends(path):  # type: ignore[no-untyped-def]
+    """Tells whether a path comes before its reverse, or is the same."""
+    for i in range(len(path) // 2):
+        if path[i] != path[len(path) - 1 - i]:
+            return path[i] < path[len(path) - 1 - i]
+    return True

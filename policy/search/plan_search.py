@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from policy.search.batch_scoring import OptionRows, Scorer, concatenated, no_rows, row_of
 from policy.search.bottleneck_split import bottleneck_splits
 from policy.search.closed_form import ShareTimeTables, closed_form_s, hill_climb, tables
-from policy.search.domain_orders import beams, every_order
+from policy.search.domain_orders import Beam, beams, every_order
 from policy.search.neighbours import neighbours
 from policy.search.plan_shapes import Shape
 from twin.core.domain import LinkState
@@ -234,7 +234,7 @@ def _along_paths(pool: TimedPlans, alive: tuple[int, ...]) -> OptionRows:
     and the fastest one of each number of domains."""
     growing, best, idle = beams(pool.scorer, pool.tables, alive), float("inf"), 0
     found: list[Splits] = []
-    while idle < PATIENCE and (paths := list(dict.fromkeys(path for beam in growing for path in beam.paths))):
+    while idle < PATIENCE and (paths := _of_all(growing)):
         found.append(_best_splits(pool, paths, best))
         fastest = float(found[-1][0].min(initial=np.inf))
         idle = idle + 1 if best < float("inf") and fastest >= best else 0
@@ -249,6 +249,11 @@ def _along_paths(pool: TimedPlans, alive: tuple[int, ...]) -> OptionRows:
         found.append(_best_splits(pool, [leader[::-1], *both_directions], best))
     seconds, rows = _concatenated(found)
     return rows[_fastest(seconds, TIMED, rows.count[:, None])]
+
+
+def _of_all(growing: Sequence[Beam]) -> list[tuple[int, ...]]:
+    """Returns the paths of all beams, each once."""
+    return list(dict.fromkeys(tuple(path) for beam in growing for path in beam.paths.tolist()))
 
 
 def _best_splits(pool: TimedPlans, orders: Sequence[tuple[int, ...]], best_s: float) -> Splits:
