@@ -65,7 +65,7 @@ def bottleneck_splits(
     shares = (np.zeros((room, width), np.int64) for _ in range(2))
     splits = _Splits(np.full(room, np.inf), np.zeros(room, np.int64), np.zeros(room, np.int64), *shares)
     inputs, record = inputs_of(scorer, known), best_s * 1e9
-    room_of_order = *np.zeros((2, width), np.int64), *np.zeros((2, width))
+    room_of_order = *np.zeros((3, width), np.int64), *np.zeros((2, width))
     found = _fill_splits(*inputs, (domain, count), DEPTHS, max_ratio, record, room_of_order, splits)
     own = splits.order[:found]
     rows = OptionRows(
@@ -75,31 +75,37 @@ def bottleneck_splits(
 
 
 @njit_inner(borrowing=True, cache=True, nogil=True)  # type: ignore[untyped-decorator]
-def _max_layers_bound(inputs, order, d, pace):  # type: ignore[no-untyped-def]
-    """Returns an upper bound of `_largest_shares` that is much cheaper: every stage has the option that suits
-    it best."""
+def _may_suffice(inputs, order, d, pace, guess):  # type: ignore[no-untyped-def]
+    """Tells whether the domains hold all layers at this pace if every stage has the option that suits it
+    best: a bound of `_largest_shares` that is much cheaper. `guess` (W,) holds where searches begin."""
     class_of, _, _, slowdowns, _, least, layers = inputs  # once: each access of a field counts references
     c, n, _, _, domain, down, up = order
-    total = 0
+    total, most = 0, layers - (n - 1)
     for i in range(n):
         k = domain[i]
         slowdown = slowdowns[k]
         ends = (1 if i == 0 else 0) + (2 if i == n - 1 else 0)
         row = least[c, class_of[k], d, ends]
         if n == 1:
-            return layers if row[2, layers] * slowdown <= pace else 0
-        low, high = 0, layers - (n - 1)
+            return row[2, layers] * slowdown <= pace
+        low, high, step = 0, most, 1
+        held = 1 if total >= layers else min(max(guess[i], 1), high)
         while low < high:
-            held = (low + high + 1) // 2
             first, last = row[0, held] * slowdown + up[i], row[1, held] * slowdown + down[i]
             if first <= pace and last <= pace and row[2, held] * slowdown <= pace:
                 low = held
+                if total + low >= layers:  # more would not matter
+                    break
+                held = min(low + step, (low + high + 1) // 2)
             else:
                 high = held - 1
+                held = max(high - step, (low + high + 1) // 2)
+            step *= 4
         if low == 0:
-            return 0
+            return False
+        guess[i] = low
         total += low
-    return total
+    return total >= layers
 
 
 @njit_inner(borrowing=True, cache=True, nogil=True)  # type: ignore[untyped-decorator]
@@ -126,9 +132,9 @@ def _most_layers(share, pace, behind, guess, limit):  # type: ignore[no-untyped-
 
 
 @njit_inner(borrowing=True, cache=True, nogil=True)  # type: ignore[untyped-decorator]
-def _suffices(inputs, order, d, limit, pace, option, share):  # type: ignore[no-untyped-def]
+def _suffices(inputs, order, d, limit, pace, guess, option, share):  # type: ignore[no-untyped-def]
     """Tells whether the domains hold all layers at this pace."""
-    if _max_layers_bound(inputs, order, d, pace) < inputs.layers:
+    if not _may_suffice(inputs, order, d, pace, guess):
         return False
     return _largest_shares(inputs, order, pace, limit, option, share) >= inputs.layers
 
@@ -202,9 +208,9 @@ def _trim(inputs, order, option, share, excess):  # type: ignore[no-untyped-def]
 @njit_borrowing(cache=True, nogil=True)  # type: ignore[untyped-decorator]
 def _fill_splits(inputs, order_inputs, orders, depths, max_ratio, record, room, splits):  # type: ignore[no-untyped-def]
     """Fills `splits`, `record` being the ns of the best plan known. Returns how many there are. `room` is for
-    the options, layers, and waits down and up of W domains, 0 at first."""
+    the options, layers, guesses, and waits down and up of W domains, 0 at first."""
     domains, counts = orders
-    option, share, down, up = room
+    option, share, guess, down, up = room
     found, lead = 0, 0
     for o in range(len(domains)):
         domain, n, best, first, before = domains[o], counts[o], np.inf, found, lead
@@ -218,6 +224,9 @@ def _fill_splits(inputs, order_inputs, orders, depths, max_ratio, record, room, 
             order, waits = sized_order(order_inputs, c, n, domain, down, up)
             if waits + order.tied_ns == np.inf:
                 continue
+            high = _most_pace(order, waits, min(best * MAX_RATIO, record * max_ratio))
+            if not _may_suffice(inputs, order, len(depths) - 1, high, guess):
+                continue  # nor within any limit
             deepest = 0
             for i in range(n):
                 z = inputs.class_of[domain[i]]
@@ -227,7 +236,7 @@ def _fill_splits(inputs, order_inputs, orders, depths, max_ratio, record, room, 
                 if d > 0 and depths[d - 1] >= deepest:
                     break
                 most = min(best * MAX_RATIO, record * max_ratio)
-                if not _split(inputs, order, (d, depths[d]), waits, most, option, share):
+                if not _split(inputs, order, (d, depths[d]), waits, most, guess, option, share):
                     continue
                 total, _ = total_ns(inputs, order, option, share)
                 if total < best:
@@ -242,28 +251,34 @@ def _fill_splits(inputs, order_inputs, orders, depths, max_ratio, record, room, 
 
 
 @njit_inner(borrowing=True, cache=True, nogil=True)  # type: ignore[untyped-decorator]
-def _split(inputs, order, limit, waits, most_ns, option, share):  # type: ignore[no-untyped-def]
+def _split(inputs, order, limit, waits, most_ns, guess, option, share):  # type: ignore[no-untyped-def]
     """Fills the split with the least pace (to 0.4 %) within a depth limit (index, stages). Returns whether
     there is one whose closed form may be at most `most_ns`."""
     d, depth = limit
-    high = 1e15
-    if most_ns != np.inf:
-        high = max(most_ns - waits - order.tied_ns, 0.0) / max(order.micro_batches - 1, 1)
-    if not _suffices(inputs, order, d, depth, high, option, share):
+    high = _most_pace(order, waits, most_ns)
+    if not _suffices(inputs, order, d, depth, high, guess, option, share):
         return False
     low = 0.0
     if high > 1e14:  # no time is known yet: bracket the least pace from below
         high = 1e6
-        while not _suffices(inputs, order, d, depth, high, option, share):
+        while not _suffices(inputs, order, d, depth, high, guess, option, share):
             low, high = high, high * 2
     while high - low > 4e-3 * high:
         middle = (low + high) / 2
-        if _suffices(inputs, order, d, depth, middle, option, share):
+        if _suffices(inputs, order, d, depth, middle, guess, option, share):
             high = middle
         else:
             low = middle
     excess = _largest_shares(inputs, order, high, depth, option, share) - inputs.layers
     return _trim(inputs, order, option, share, excess)
+
+
+@njit_inner(borrowing=True, cache=True, nogil=True)  # type: ignore[untyped-decorator]
+def _most_pace(order, waits, most_ns):  # type: ignore[no-untyped-def]
+    """Returns the pace above which the closed form is more than `most_ns`."""
+    if most_ns == np.inf:
+        return 1e15
+    return max(most_ns - waits - order.tied_ns, 0.0) / max(order.micro_batches - 1, 1)
 
 
 @njit_inner(borrowing=True, cache=True, nogil=True)  # type: ignore[untyped-decorator]
