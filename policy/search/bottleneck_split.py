@@ -32,6 +32,8 @@ Float = NDArray[np.float64]
 
 MAX_RATIO = 1.25
 """Splits that take longer than this times the best one of their order are dropped."""
+SLACK = 1 + 1e-9
+"""Bounds are loosened by this factor: sums are rounded."""
 
 
 class _Splits(NamedTuple):
@@ -48,6 +50,8 @@ def bottleneck_splits(
     scorer: Scorer,
     known: ShareTimeTables,
     orders: Sequence[tuple[int, ...]],
+    *,
+    most: int,
     max_ratio: float = np.inf,
     best_s: float = np.inf,
 ) -> tuple[Float, OptionRows]:
@@ -55,7 +59,8 @@ def bottleneck_splits(
     rows.
 
     Left out are splits slower than `MAX_RATIO` times the best one of their order, and slower than `max_ratio`
-    times the best one of all or `best_s`.
+    times the best one of all or `best_s`; and many of those that are neither the best one of their order nor
+    among the `most` fastest.
     """
     sizes, width = len(known.options.sizes), max(len(order) for order in orders)
     count = np.fromiter(map(len, orders), np.int64, len(orders))
@@ -64,9 +69,10 @@ def bottleneck_splits(
     room = len(orders) * sizes * len(DEPTHS)
     shares = (np.zeros((room, width), np.int64) for _ in range(2))
     splits = _Splits(np.full(room, np.inf), np.zeros(room, np.int64), np.zeros(room, np.int64), *shares)
-    inputs, record = inputs_of(scorer, known), best_s * 1e9
+    inputs, limits = inputs_of(scorer, known), (max_ratio, best_s * 1e9, np.full(max(most, 1), np.inf))
+    once = known.once * scorer.slowdown[list({k for order in orders for k in order})].min()
     room_of_order = *np.zeros((3, width), np.int64), *np.zeros((2, width))
-    found = _fill_splits(*inputs, (domain, count), DEPTHS, max_ratio, record, room_of_order, splits)
+    found = _fill_splits(*inputs, (domain, count), DEPTHS, once, limits, room_of_order, splits)
     own = splits.order[:found]
     rows = OptionRows(
         splits.size[:found], count[own], domain[own], splits.option[:found], splits.layers[:found]
@@ -206,10 +212,15 @@ def _trim(inputs, order, option, share, excess):  # type: ignore[no-untyped-def]
 
 
 @njit_borrowing(cache=True, nogil=True)  # type: ignore[untyped-decorator]
-def _fill_splits(inputs, order_inputs, orders, depths, max_ratio, record, room, splits):  # type: ignore[no-untyped-def]
-    """Fills `splits`, `record` being the ns of the best plan known. Returns how many there are. `room` is for
-    the options, layers, guesses, and waits down and up of W domains, 0 at first."""
+def _fill_splits(inputs, order_inputs, orders, depths, once, limits, room, splits):  # type: ignore[no-untyped-def]
+    """Fills `splits`. Returns how many there are.
+
+    `once` (C,) is a lower bound of the computing of a micro-batch, ns. `limits`: the largest ratio to the
+    record, the ns of the best plan known, and room for those of the fastest splits, infinite at first.
+    `room` is for the options, layers, guesses, and waits down and up of W domains, 0 at first.
+    """
     domains, counts = orders
+    max_ratio, record, fastest = limits
     option, share, guess, down, up = room
     found, lead = 0, 0
     for o in range(len(domains)):
@@ -224,8 +235,9 @@ def _fill_splits(inputs, order_inputs, orders, depths, max_ratio, record, room, 
             order, waits = sized_order(order_inputs, c, n, domain, down, up)
             if waits + order.tied_ns == np.inf:
                 continue
-            high = _most_pace(order, waits, min(best * MAX_RATIO, record * max_ratio))
-            if not _may_suffice(inputs, order, len(depths) - 1, high, guess):
+            apart = waits + (once[c] if order.micro_batches > 1 else 0.0)  # a single one paces itself
+            most = min(best * MAX_RATIO, record * max_ratio, max(best, fastest[-1]))
+            if not _may_suffice(inputs, order, len(depths) - 1, _most_pace(order, apart, most) * SLACK, guess):
                 continue  # nor within any limit
             deepest = 0
             for i in range(n):
@@ -236,6 +248,9 @@ def _fill_splits(inputs, order_inputs, orders, depths, max_ratio, record, room, 
                 if d > 0 and depths[d - 1] >= deepest:
                     break
                 most = min(best * MAX_RATIO, record * max_ratio)
+                high = _most_pace(order, apart, min(most, max(best, fastest[-1]))) * SLACK
+                if not _may_suffice(inputs, order, d, high, guess):
+                    continue
                 if not _split(inputs, order, (d, depths[d]), waits, most, guess, option, share):
                     continue
                 total, _ = total_ns(inputs, order, option, share)
@@ -247,7 +262,21 @@ def _fill_splits(inputs, order_inputs, orders, depths, max_ratio, record, room, 
                 found += 1
         record = min(record, best)
         found = _drop_slow(splits, first, found, min(best * MAX_RATIO, record * max_ratio))
+        for row in range(first, found):
+            _insert(fastest, splits.ns[row])
     return found
+
+
+@njit_inner(borrowing=True, cache=True, nogil=True)  # type: ignore[untyped-decorator]
+def _insert(ascending, ns):  # type: ignore[no-untyped-def]
+    """Puts a number among the smallest ones, in place of the last."""
+    at = len(ascending) - 1
+    if ns >= ascending[at]:
+        return
+    while at > 0 and ascending[at - 1] > ns:
+        ascending[at] = ascending[at - 1]
+        at -= 1
+    ascending[at] = ns
 
 
 @njit_inner(borrowing=True, cache=True, nogil=True)  # type: ignore[untyped-decorator]
@@ -275,7 +304,8 @@ def _split(inputs, order, limit, waits, most_ns, guess, option, share):  # type:
 
 @njit_inner(borrowing=True, cache=True, nogil=True)  # type: ignore[untyped-decorator]
 def _most_pace(order, waits, most_ns):  # type: ignore[no-untyped-def]
-    """Returns the pace above which the closed form is more than `most_ns`."""
+    """Returns the pace above which the closed form is more than `most_ns`, rounding aside; `waits` are what
+    else a micro-batch takes at least."""
     if most_ns == np.inf:
         return 1e15
     return max(most_ns - waits - order.tied_ns, 0.0) / max(order.micro_batches - 1, 1)

@@ -53,11 +53,14 @@ class ShareTimeTables:
 
     `least` (C, Z, D, 4, 3, N + 1): `FIRST`, `LAST` and `MOST` of L layers or more, each the least over the
     options within limit d of `DEPTHS`; non-decreasing along the last axis.
+
+    `once` (C,): least ns in which a micro-batch passes all layers.
     """
 
     options: ParallelismOptions
     shares: Float
     least: Float
+    once: Float
     layers: int
     mode: int
 
@@ -125,7 +128,18 @@ def _tables(estimator: Estimator, free_gpus: tuple[int, ...]) -> ShareTimeTables
     shares = np.full((*options.arrays.pp.shape, 4, 6, layers + 1), np.inf)
     shares[..., BEHIND, :] = -1.0
     _fill_shares(options.arrays, job.schedule == "gpipe", layers, shares)
-    return ShareTimeTables(options, shares, _least(options.arrays, shares), layers, MODES[job.p2p])
+    least, once = _least(options.arrays, shares), _once(shares)
+    return ShareTimeTables(options, shares, least, once, layers, MODES[job.p2p])
+
+
+def _once(shares: Float) -> Float:
+    """Returns a lower bound of the sum of `TOTAL` over the shares of any split (C,): the cheapest block under
+    any option, times the number of blocks."""
+    layers = shares.shape[-1] - 1
+    blocks = np.arange(layers + 1) - np.array([0, 1, 1, 2])[:, None]  # in a share, without its ends
+    each = shares[..., TOTAL, :] / np.where(blocks > 0, blocks, np.nan)
+    cheapest = np.fmin.reduce(each.reshape(len(shares), -1), axis=1)
+    return np.where(np.isfinite(cheapest), cheapest * (layers - 2), 0.0)
 
 
 def _least(options: OptionArrays, shares: Float) -> Float:

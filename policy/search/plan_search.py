@@ -92,7 +92,7 @@ class TimedPlans:
 
     def add_orders(self, orders: Sequence[tuple[int, ...]]) -> None:
         """Times the fastest split of each of these orders, improved by hill climbing."""
-        seconds, rows = bottleneck_splits(self.scorer, self.tables, orders)
+        seconds, rows = bottleneck_splits(self.scorer, self.tables, orders, most=1)
         if not len(rows):
             return
         _, rows = hill_climb(self.scorer, self.tables, rows[_fastest(seconds, 0, rows.domain)])
@@ -202,7 +202,7 @@ def build(estimator: Estimator, shape: Shape, cuts: Sequence[int]) -> Plan:
 
 def _every_order(pool: TimedPlans, orders: Sequence[tuple[int, ...]]) -> OptionRows:
     """Returns the fastest splits, and the fastest one of each order, since prices differ by order."""
-    seconds, rows = bottleneck_splits(pool.scorer, pool.tables, orders)
+    seconds, rows = bottleneck_splits(pool.scorer, pool.tables, orders, most=3 * TIMED)
     chosen = _fastest(seconds, 3 * TIMED, rows.domain)
     seconds, rows = hill_climb(pool.scorer, pool.tables, rows[chosen])
     return rows[_fastest(seconds, TIMED, rows.domain)]
@@ -258,8 +258,11 @@ def _of_all(growing: Sequence[Beam]) -> list[tuple[int, ...]]:
 
 def _best_splits(pool: TimedPlans, orders: Sequence[tuple[int, ...]], best_s: float) -> Splits:
     """Returns the `SPLITS_PER_LENGTH` fastest splits of these orders, without those far above `best_s`."""
-    seconds, rows = bottleneck_splits(pool.scorer, pool.tables, orders, MAX_PATH_RATIO, best_s)
-    fastest = np.argsort(seconds, kind="stable")[: 3 * SPLITS_PER_LENGTH]
+    most = 3 * SPLITS_PER_LENGTH
+    seconds, rows = bottleneck_splits(
+        pool.scorer, pool.tables, orders, most=most, max_ratio=MAX_PATH_RATIO, best_s=best_s
+    )
+    fastest = np.argsort(seconds, kind="stable")[:most]
     seconds, rows = hill_climb(pool.scorer, pool.tables, rows[fastest])
     chosen = np.argsort(seconds, kind="stable")[:SPLITS_PER_LENGTH]
     return seconds[chosen], rows[chosen]
