@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ingest.core.compiled import njit, njit_inner
+from ingest.core.compiled import njit_borrowing, njit_inner
 from ingest.core.units import NS_PER_S
 from twin.costs.boundary_terms import ends_ns_compiled, terms_compiled
 from twin.pipeline.kernel import DEAD, LONGEST_NS
@@ -48,6 +48,7 @@ class Room(NamedTuple):
     s: Int  # (5, (S + 1) * LANES) state
     saved: Int  # as `s`
     total: Int  # (LANES,) iteration times
+    waiting: Int  # (LANES, 2) plan and link state of each lane
 
 
 def empty(plans: int, stages: int) -> tuple[tuple[Int, Int, Int], tuple[Int, Int, Int, Int]]:
@@ -65,7 +66,16 @@ def exact_ns(lines: Lines, bandwidth_bps: Float, latency_s: Float, gpipe: bool, 
 
     `bandwidth_bps` and `latency_s` are (P, X, K, K); `mode` as in `twin.pipeline.pipeline`.
     """
-    _exact_ns(lines, one_type(bandwidth_bps), one_type(latency_s), gpipe, mode, out)
+    order = np.argsort((lines.stages << 32) + lines.micro_batches, kind="stable")
+    links = one_type(bandwidth_bps), one_type(latency_s)
+    _exact_ns(lines, *links, order, gpipe, mode, _room(lines.forward.shape[1]), out)
+
+
+def _room(stages: int) -> Room:
+    """Room for pipelines of up to so many stages."""
+    state = np.zeros((2, 5, (stages + 1) * LANES), np.int64)
+    durations, lanes = np.zeros((7, stages * LANES), np.int64), np.zeros(LANES, np.int64)
+    return Room(durations, *state, lanes, np.zeros((LANES, 2), np.int64))
 
 
 def one_type(links: Float) -> Float:
@@ -80,36 +90,29 @@ def one_type(links: Float) -> Float:
     return one
 
 
-@njit_inner(cache=True, nogil=True)
+@njit_inner(borrowing=True, cache=True, nogil=True)  # type: ignore[untyped-decorator]
 def linked(links, p, x, a, b):  # type: ignore[no-untyped-def]
     """Returns what plan p finds under state x between domains a and b in the `one_type` of link states."""
     return links[min(p, links.shape[0] - 1), min(x, links.shape[1] - 1), a, b]
 
 
-@njit_inner(cache=True, nogil=True)
+@njit_inner(borrowing=True, cache=True, nogil=True)  # type: ignore[untyped-decorator]
 def _across(size_bytes, tied_bytes, p, x, a, b, bandwidth_bps, latency_s):  # type: ignore[no-untyped-def]
     """Times of a message, and of the exchange for a tied embedding, from domain a to b."""
     bps, late_s = linked(bandwidth_bps, p, x, a, b), linked(latency_s, p, x, a, b)
     return terms_compiled(size_bytes, tied_bytes, bps, late_s * NS_PER_S)
 
 
-@njit(cache=True, nogil=True)
-def _exact_ns(lines, bandwidth_bps, latency_s, gpipe, mode, out):  # type: ignore[no-untyped-def]
-    width = lines.forward.shape[1]
-    room = Room(
-        np.zeros((7, width * LANES), np.int64),
-        np.zeros((5, (width + 1) * LANES), np.int64),
-        np.zeros((5, (width + 1) * LANES), np.int64),
-        np.zeros(LANES, np.int64),
-    )
-    t, waiting = room.t, np.zeros((LANES, 2), np.int64)
+@njit_borrowing(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+def _exact_ns(lines, bandwidth_bps, latency_s, order, gpipe, mode, room, out):  # type: ignore[no-untyped-def]
+    """Fills `out`; plans of one shape come together in `order` (P,)."""
+    t, waiting = room.t, room.waiting
     filled = depth = m = np.int64(
         0
     )  # a literal 0 would be a type of its own, for which all below is compiled
-    alike = (lines.stages << 32) + lines.micro_batches
-    for p in np.argsort(alike, kind="mergesort"):
+    for p in order:
         if filled and (lines.stages[p] != depth or lines.micro_batches[p] != m):
-            _run(filled, depth, m, gpipe, mode, room, waiting, out)
+            _run(filled, depth, m, gpipe, mode, room, out)
             filled = np.int64(0)
         depth, m, ends = lines.stages[p], lines.micro_batches[p], both_ends(p, lines)
         for x in range(out.shape[1]):
@@ -128,16 +131,16 @@ def _exact_ns(lines, bandwidth_bps, latency_s, gpipe, mode, out):  # type: ignor
             waiting[filled, 0], waiting[filled, 1] = p, x
             filled += 1
             if filled == LANES:
-                _run(filled, depth, m, gpipe, mode, room, waiting, out)
+                _run(filled, depth, m, gpipe, mode, room, out)
                 filled = np.int64(0)
     if filled:
-        _run(filled, depth, m, gpipe, mode, room, waiting, out)
+        _run(filled, depth, m, gpipe, mode, room, out)
 
 
-@njit_inner(cache=True, nogil=True)
-def _run(filled, depth, m, gpipe, mode, room, waiting, out):  # type: ignore[no-untyped-def]
+@njit_inner(borrowing=True, cache=True, nogil=True)  # type: ignore[untyped-decorator]
+def _run(filled, depth, m, gpipe, mode, room, out):  # type: ignore[no-untyped-def]
     """Time the lanes that are `filled`; the others repeat the first one."""
-    t = room.t
+    t, waiting = room.t, room.waiting
     for x in range(filled, LANES):
         for r in range(7):
             for f in range(0, depth * LANES, LANES):
@@ -147,7 +150,7 @@ def _run(filled, depth, m, gpipe, mode, room, waiting, out):  # type: ignore[no-
         out[waiting[x, 0], waiting[x, 1]] = room.total[x]
 
 
-@njit_inner(cache=True, nogil=True)
+@njit_inner(borrowing=True, cache=True, nogil=True)  # type: ignore[untyped-decorator]
 def _load(p, x, lane, lines, bandwidth_bps, latency_s, t):  # type: ignore[no-untyped-def]
     """Fill a lane with plan p under state x; False: a link is dead."""
     size_bytes, depth = lines.message_bytes[p], lines.stages[p]
@@ -172,7 +175,7 @@ def _load(p, x, lane, lines, bandwidth_bps, latency_s, t):  # type: ignore[no-un
     return True
 
 
-@njit_inner(cache=True, nogil=True)
+@njit_inner(borrowing=True, cache=True, nogil=True)  # type: ignore[untyped-decorator]
 def both_ends(p, lines):  # type: ignore[no-untyped-def]
     """Domains that exchange the gradient of a tied embedding of plan p; -1, -1 without an exchange."""
     a, b = -1, -1
@@ -183,7 +186,7 @@ def both_ends(p, lines):  # type: ignore[no-untyped-def]
     return a, b
 
 
-@njit_inner(cache=True, nogil=True)
+@njit_inner(borrowing=True, cache=True, nogil=True)  # type: ignore[untyped-decorator]
 def exchange_ns(p, x, ends, lines, bandwidth_bps, latency_s):  # type: ignore[no-untyped-def]
     """Nanoseconds of that exchange under state x; `LONGEST_NS` over a dead link."""
     a, b = ends
