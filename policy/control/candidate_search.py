@@ -16,7 +16,8 @@ from policy.control.horizon import SCENARIOS, Horizon, Outages, per_iteration
 from policy.control.weighted_orders import add_weighted
 from policy.core.objective import Objective, PlanOutcome, speed_alone
 from policy.search.batch_scoring import CLOSED_FORM_SCHEDULES, OptionRows, Scorer, concatenated
-from policy.search.closed_form import ShareTimeTables, closed_form_s, tables
+from policy.search.closed_form import ShareTimeTables, tables
+from policy.search.mean_rates import mean_rates
 from policy.search.plan_search import TimedPlans, build, explore, first_of_each
 from twin.core.domain import LinkState, Matrix
 from twin.core.plan import Plan
@@ -131,18 +132,13 @@ def _expected_rates(
 ) -> Float:
     """Returns iterations per second (P,): the mean over the slices and scenarios of the horizon by the closed
     form; for schedules without one the exact mean over the two states that were searched."""
+    if estimator.job.schedule in CLOSED_FORM_SCHEDULES:
+        weight = np.repeat(np.diff(horizon.edges_s), SCENARIOS) / SCENARIOS / horizon.length_s
+        return mean_rates(estimator, known, horizon.states, weight, view.slowdown, rows)
     rate = np.zeros(len(rows))
-    if estimator.job.schedule not in CLOSED_FORM_SCHEDULES:
-        for links in (horizon.now, horizon.pessimistic):
-            scorer = Scorer(estimator, known.options, links, view.slowdown)
-            rate += per_second(scorer.iter_ns(rows)) / 2
-        return rate
-    weight = np.repeat(np.diff(horizon.edges_s), SCENARIOS) / SCENARIOS / horizon.length_s
-    for part, bps, latency_s in zip(
-        weight.tolist(), horizon.states.bandwidth_bps, horizon.states.latency_s, strict=True
-    ):
-        scorer = Scorer(estimator, known.options, LinkState(bps, latency_s), view.slowdown)
-        rate += part / closed_form_s(scorer, known, rows)
+    for links in (horizon.now, horizon.pessimistic):
+        scorer = Scorer(estimator, known.options, links, view.slowdown)
+        rate += per_second(scorer.iter_ns(rows)) / 2
     return rate
 
 

@@ -24,7 +24,7 @@ from policy.search.parallelism_options import (
     ParallelismOptions,
 )
 from policy.search.plan_shapes import Shape
-from twin.core.domain import LinkState
+from twin.core.domain import Cluster, LinkState
 from twin.core.layer_split import stage_start_compiled
 from twin.core.plan import Plan
 from twin.costs.boundary_terms import ends_ns, terms
@@ -160,8 +160,16 @@ class MessageTimes(NamedTuple):
     tied: Int  # (C, K, K) whole tied-embedding exchange between the first and the last domain
 
 
-def _message_times(options: OptionArrays, bps: Float, latency_s: Float) -> MessageTimes:
-    """Returns the terms of `twin.costs.boundary_terms` for direct routes."""
+def single_flow_bps(cluster: Cluster, bandwidth_bps: Float) -> Float:
+    """Returns the bandwidth (..., K, K) of a single flow under the limits of the domains at both ends."""
+    egress = np.array([[domain.egress_bps] for domain in cluster.domains])
+    ingress = np.array([domain.ingress_bps for domain in cluster.domains])
+    return np.minimum(np.minimum(bandwidth_bps, egress), ingress)
+
+
+def message_times(options: OptionArrays, bps: Float, latency_s: Float) -> MessageTimes:
+    """Returns the terms of `twin.costs.boundary_terms` for direct routes; of links (T, 1, K, K) those of T
+    states, (T, C, K, K)."""
     message, tied = options.message_bytes[:, None, None], options.tied_bytes[:, None, None]
     with np.errstate(divide="ignore", invalid="ignore"):
         found = terms(message, tied, bps, latency_s * NS_PER_S)
@@ -170,7 +178,7 @@ def _message_times(options: OptionArrays, bps: Float, latency_s: Float) -> Messa
         return np.where(alive, ns, -1.0).astype(np.int64)
 
     fine = found.latency < LONGEST_NS
-    back = found.tied.swapaxes(1, 2)
+    back = found.tied.swapaxes(-1, -2)
     return MessageTimes(
         whole(found.occupancy, fine & (found.occupancy < LONGEST_NS)),
         whole(found.latency, fine),
@@ -189,12 +197,9 @@ class Scorer:
         slowdown: Float | None = None,
     ) -> None:
         self._estimator, self.options, self._links, self._slowdown = estimator, options, links, slowdown
-        cluster = estimator.cluster
-        self.slowdown = np.ones(cluster.size) if slowdown is None else np.array(slowdown, dtype=np.float64)
-        egress = np.array([[domain.egress_bps] for domain in cluster.domains])
-        ingress = np.array([domain.ingress_bps for domain in cluster.domains])
-        self._bps = np.minimum(np.minimum(links.bandwidth_bps, egress), ingress)
-        self.messages = _message_times(options.arrays, self._bps, links.latency_s)
+        self.slowdown = np.ones(estimator.cluster.size) if slowdown is None else np.array(slowdown, dtype=np.float64)
+        self._bps = single_flow_bps(estimator.cluster, links.bandwidth_bps)
+        self.messages = message_times(options.arrays, self._bps, links.latency_s)
 
     def iter_ns(self, rows: OptionRows) -> Int:
         """Returns the iteration time (P,) of each row; `DEAD` where memory does not suffice, a stage stays
