@@ -17,7 +17,7 @@ from ingest.core.units import BITS_PER_BYTE, NS_PER_S
 from policy.control.relay_links import (
     MessageLinks,
     add_users,
-    choose_relays,
+    choose_in_states,
     forwarding_bps,
     message_bits,
 )
@@ -136,11 +136,11 @@ def _message_links(estimator: Estimator, plan: Plan, states: States) -> MessageL
 def assign_relays(links, source, target, rounds, via):  # type: ignore[no-untyped-def]
     """Fills the relay of each flow in each state, `via` (T, F); without `rounds` the best for its pair
     alone."""
-    for t in range(links.bandwidth_bps.shape[0]):
+    states, size = links.bandwidth_bps.shape[0], links.bandwidth_bps.shape[1]
+    users = np.empty((size, size))
+    for t in range(states):
         for _ in range(max(rounds, 1)):
-            now, late = links.bandwidth_bps[t : t + 1], links.latency_s[t : t + 1]
-            state = MessageLinks(now, late, links.forwarding_bps, links.bits)
-            choose_relays(state, source, target, rounds > 0, 0.0, via[t])
+            choose_in_states(links, (t, t + 1), (source, target), rounds > 0, 0.0, users, via[t])
 
 
 @njit(cache=True, error_model="numpy")
@@ -153,9 +153,10 @@ def fill_routes(links, flows, mean_bps, width, late):  # type: ignore[no-untyped
     bandwidth, latency, forwarding, _ = links
     source, target, via = flows
     states, size = bandwidth.shape[0], bandwidth.shape[1]
+    users = np.empty((size, size))
     for row in range(len(mean_bps)):
         r, t = row // states, row % states
-        users = np.zeros((size, size))
+        users[:] = 0.0
         for f in range(len(source)):
             add_users(users, source[f], via[r, t, f], target[f], 1.0)
         for f in range(len(source)):
@@ -170,6 +171,6 @@ def fill_routes(links, flows, mean_bps, width, late):  # type: ignore[no-untyped
                 late[f, row] = latency[t, i, k] + latency[t, k, j]
 
 
-@njit_inner(cache=True, error_model="numpy")
+@njit_inner(borrowing=True, cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
 def _left(whole_bps, users, mean_bps):  # type: ignore[no-untyped-def]
     return max(whole_bps / users, whole_bps - (users - 1.0) * mean_bps)

@@ -200,8 +200,17 @@ def choose_relays(links, source, target, shared, gain, via):  # type: ignore[no-
     """Replaces in `via` (F,) the relay of each flow, -1 for its direct link, where messages arrive sooner
     over another route by more than the share `gain`, on average over the states. With `shared` a link is
     divided evenly among the flows on it."""
-    size = links.bandwidth_bps.shape[1]
-    users = np.ones((size, size))
+    states, size = links.bandwidth_bps.shape[0], links.bandwidth_bps.shape[1]
+    choose_in_states(links, (0, states), (source, target), shared, gain, np.empty((size, size)), via)
+
+
+@njit_inner(borrowing=True, cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
+def choose_in_states(links, span, flows, shared, gain, users, via):  # type: ignore[no-untyped-def]
+    """`choose_relays` for the states from the first of `span` to before its last; `flows` are their sources
+    and targets (F,), `users` (K, K) is room."""
+    source, target = flows
+    size = users.shape[0]
+    users[:] = 1.0
     if shared:
         for f in range(len(source)):
             add_users(users, source[f], via[f], target[f], 1.0)
@@ -209,11 +218,11 @@ def choose_relays(links, source, target, shared, gain, via):  # type: ignore[no-
         i, j, before = source[f], target[f], via[f]
         if shared:
             add_users(users, i, before, j, -1.0)
-        kept = _arrival_s(links, users, i, before, j)
+        kept = _arrival_s(links, span, users, i, before, j)
         best, chosen = kept * (1.0 - gain), before
         for k in range(-1, size):
             if k not in (i, j, before):
-                found = _arrival_s(links, users, i, k, j)
+                found = _arrival_s(links, span, users, i, k, j)
                 if found < best:
                     best, chosen = found, k
         via[f] = chosen
@@ -221,7 +230,7 @@ def choose_relays(links, source, target, shared, gain, via):  # type: ignore[no-
             add_users(users, i, chosen, j, 1.0)
 
 
-@njit_inner(cache=True, error_model="numpy")
+@njit_inner(borrowing=True, cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
 def add_users(users, i, k, j, by):  # type: ignore[no-untyped-def]
     """Adds `by` users to the links of the route i-k-j; to the link i-j where `k` is -1."""
     if k < 0:
@@ -231,13 +240,13 @@ def add_users(users, i, k, j, by):  # type: ignore[no-untyped-def]
         users[k, j] += by
 
 
-@njit_inner(cache=True, error_model="numpy")
-def _arrival_s(links, users, i, k, j):  # type: ignore[no-untyped-def]
+@njit_inner(borrowing=True, cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
+def _arrival_s(links, span, users, i, k, j):  # type: ignore[no-untyped-def]
     """Returns mean seconds over the states until a message has arrived via `k`, or directly where that is
     -1."""
     bandwidth, latency, forwarding, bits = links
     total = 0.0
-    for t in range(bandwidth.shape[0]):
+    for t in range(span[0], span[1]):
         if k < 0:
             total += bits / (bandwidth[t, i, j] / users[i, j]) + latency[t, i, j]
         else:

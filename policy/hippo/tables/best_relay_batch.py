@@ -118,7 +118,8 @@ def _flows_of(p, lines, source, target):  # type: ignore[no-untyped-def]
 @njit(cache=True, nogil=True)
 def _choose(lines, links, rounds, routes):  # type: ignore[no-untyped-def]
     """Fills `routes`."""
-    flows, size = routes.via.shape[2], links.forwarding_bps.shape[0]
+    via, relayed, shared = routes  # once: each access of a field counts references
+    flows, size = via.shape[2], links.forwarding_bps.shape[0]
     source, target, users = np.empty(flows, np.int64), np.empty(flows, np.int64), np.empty((size, size))
     for p in range(len(lines.stages)):
         n = _flows_of(p, lines, source, target)
@@ -126,13 +127,13 @@ def _choose(lines, links, rounds, routes):  # type: ignore[no-untyped-def]
             continue
         bits = lines.message_bytes[p] * BITS_PER_BYTE
         own = MessageLinks(links.bandwidth_bps[p], links.latency_s[p], links.forwarding_bps, bits)
-        assign_relays(own, source[:n], target[:n], rounds, routes.via[p, :, :n])
-        for x in range(routes.via.shape[1]):
+        assign_relays(own, source[:n], target[:n], rounds, via[p, :, :n])
+        for x in range(via.shape[1]):
             users[:] = 0.0
             for f in range(n):
-                add_users(users, source[f], routes.via[p, x, f], target[f], 1.0)
-                routes.relayed[p, x] |= routes.via[p, x, f] >= 0
-            routes.shared[p, x] = routes.relayed[p, x] and users.max() > 1.0
+                add_users(users, source[f], via[p, x, f], target[f], 1.0)
+                relayed[p, x] |= via[p, x, f] >= 0
+            shared[p, x] = relayed[p, x] and users.max() > 1.0
 
 
 @njit(cache=True, nogil=True)

@@ -7,7 +7,7 @@ What links do not change is computed once a plan, the rest once a link state.
 import numpy as np
 from numpy.typing import NDArray
 
-from ingest.core.compiled import njit, njit_inner
+from ingest.core.compiled import njit_borrowing, njit_inner
 from twin.estimation.mixed_shapes_kernel import Lines, both_ends, exchange_ns, linked, one_type
 from twin.pipeline.kernel import DEAD, LONGEST_NS
 from twin.pipeline.pipeline import BLOCKING, OVERLAPPED, RENDEZVOUS
@@ -22,24 +22,29 @@ def closed_form_ns(
     lines: Lines, bandwidth_bps: Float, latency_s: Float, gpipe: bool, mode: int, out: Int
 ) -> None:
     """Approximates `twin.estimation.mixed_shapes_kernel.exact_ns`; fills `out` (P, X)."""
-    _closed_form_ns(lines, one_type(bandwidth_bps), one_type(latency_s), gpipe, mode, out)
-
-
-@njit(cache=True, nogil=True)
-def _closed_form_ns(lines, bandwidth_bps, latency_s, gpipe, mode, out):  # type: ignore[no-untyped-def]
     width = lines.forward.shape[1]
-    own, path = np.empty(width), np.empty((4, width))
-    boundaries, stages = np.empty(width, np.int64), np.empty((2, 2 * width), np.int64)
+    room = np.empty(width), np.empty((4, width)), np.empty(width, np.int64), np.empty((2, 2 * width), np.int64)
+    _closed_form_ns(lines, one_type(bandwidth_bps), one_type(latency_s), gpipe, mode, room, out)
+
+
+@njit_borrowing(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+def _closed_form_ns(lines, bandwidth_bps, latency_s, gpipe, mode, room, out):  # type: ignore[no-untyped-def]
+    """Fills `out`. `room` is for S stages: what they compute, the paths of boundaries, those between domains,
+    and the stages beside them and elsewhere."""
+    own, path, boundaries, stages = room
     for p in range(len(lines.stages)):
         depth, m, tail = lines.stages[p], lines.micro_batches[p], lines.tail[p]
         tf, tb = lines.forward[p], lines.backward[p]
         for i in range(depth):
             own[i] = tf[i] + tb[i]
-        wan = _fill_inner_boundaries(p, lines, path, boundaries)
-        beside_wan, others = _stages_beside(wan, depth, stages)
+        wan = boundaries[: _fill_inner_boundaries(p, lines, path, boundaries)]
+        beside, other = _stages_beside(wan, depth, stages)
+        beside_wan, others = stages[0, :beside], stages[1, :other]
         one_stage = mode != OVERLAPPED and m >= depth and not gpipe
         steady = _longest_turn(others, depth, own, path, mode) if one_stage else 0.0
-        longest, outer = tail[:depth].max(), both_ends(p, lines)
+        longest, outer = np.int64(0), both_ends(p, lines)
+        for i in range(depth):
+            longest = max(longest, tail[i])
         for x in range(out.shape[1]):
             tied = exchange_ns(p, x, outer, lines, bandwidth_bps, latency_s)
             if tied >= LONGEST_NS or not _fill_wan_boundaries(
@@ -62,10 +67,10 @@ def _closed_form_ns(lines, bandwidth_bps, latency_s, gpipe, mode, out):  # type:
             out[p, x] = np.int64(first_ns + (m - 1) * period + ends)
 
 
-@njit_inner(cache=True, nogil=True)
+@njit_inner(borrowing=True, cache=True, nogil=True)  # type: ignore[untyped-decorator]
 def _fill_inner_boundaries(p, lines, path, out):  # type: ignore[no-untyped-def]
-    """Fills the paths of plan p's boundaries inside domains; returns those between domains, a part of
-    `out`."""
+    """Fills the paths of plan p's boundaries inside domains, and `out` with those between domains; returns
+    how many these are."""
     count = 0
     for b in range(lines.stages[p] - 1):
         if lines.source[p, b] >= 0:
@@ -74,12 +79,13 @@ def _fill_inner_boundaries(p, lines, path, out):  # type: ignore[no-untyped-def]
         else:
             path[THERE, b] = path[BACK, b] = lines.occupancy[p, b]
             path[DOWN, b] = path[UP, b] = lines.occupancy[p, b] + lines.latency[p, b]
-    return out[:count]
+    return count
 
 
-@njit_inner(cache=True, nogil=True)
+@njit_inner(borrowing=True, cache=True, nogil=True)  # type: ignore[untyped-decorator]
 def _stages_beside(wan, depth, out):  # type: ignore[no-untyped-def]
-    """Returns the stages beside boundaries between domains (some twice), and the others; parts of `out`."""
+    """Fills `out` with the stages beside boundaries between domains (some twice), and with the others;
+    returns how many they are."""
     beside, other, at = 0, 0, 0
     for b in wan:
         out[0, beside], out[0, beside + 1] = b, b + 1
@@ -91,10 +97,10 @@ def _stages_beside(wan, depth, out):  # type: ignore[no-untyped-def]
     for i in range(at, depth):
         out[1, other] = i
         other += 1
-    return out[0, :beside], out[1, :other]
+    return beside, other
 
 
-@njit_inner(cache=True, nogil=True)
+@njit_inner(borrowing=True, cache=True, nogil=True)  # type: ignore[untyped-decorator]
 def _fill_wan_boundaries(p, x, lines, bandwidth_bps, latency_s, wan, path):  # type: ignore[no-untyped-def]
     """Fills the paths of plan p's boundaries between domains under state x; False where a link is dead."""
     size_ns = lines.message_bytes[p] * 8e9
@@ -112,7 +118,7 @@ def _fill_wan_boundaries(p, x, lines, bandwidth_bps, latency_s, wan, path):  # t
     return True
 
 
-@njit_inner(cache=True, nogil=True)
+@njit_inner(borrowing=True, cache=True, nogil=True)  # type: ignore[untyped-decorator]
 def _waits(i, j, depth, path, mode):  # type: ignore[no-untyped-def]
     """What a cycle over stages i to j waits for at its ends: for its sends if blocking, for what it receives
     under rendezvous."""
@@ -123,7 +129,7 @@ def _waits(i, j, depth, path, mode):  # type: ignore[no-untyped-def]
     return 0.0
 
 
-@njit_inner(cache=True, nogil=True)
+@njit_inner(borrowing=True, cache=True, nogil=True)  # type: ignore[untyped-decorator]
 def _longest_turn(stages, depth, own, path, mode):  # type: ignore[no-untyped-def]
     """Longest turn of `stages`, their waits included: the period of 1F1B with m >= depth and messages that
     someone waits for, where a cycle over several stages is the mean of theirs."""
@@ -133,7 +139,7 @@ def _longest_turn(stages, depth, own, path, mode):  # type: ignore[no-untyped-de
     return period
 
 
-@njit_inner(cache=True, nogil=True)
+@njit_inner(borrowing=True, cache=True, nogil=True)  # type: ignore[untyped-decorator]
 def _period_1f1b(depth, m, own, path, mode):  # type: ignore[no-untyped-def]
     """Largest cycle mean of 1F1B per micro-batch; warm-up depths are min(m, depth - 1 - i)."""
     period = 0.0
@@ -151,7 +157,7 @@ def _period_1f1b(depth, m, own, path, mode):  # type: ignore[no-untyped-def]
     return period
 
 
-@njit_inner(cache=True, nogil=True)
+@njit_inner(borrowing=True, cache=True, nogil=True)  # type: ignore[untyped-decorator]
 def _period_gpipe(depth, tf, tb, path, mode):  # type: ignore[no-untyped-def]
     """Slowest forward step plus slowest backward step."""
     ahead, behind = 0.0, 0.0
