@@ -50,7 +50,7 @@ def best_relay_rates(
     depth; None where direct links are best for every message, or there are no messages of a pipeline."""
     if plan.sync is not None or len(plan.shares) < 2:
         return None
-    relayed = best_relay_ns(estimator, replace(plan, routes=()), states, slowdown)
+    relayed = best_relay_ns(estimator, replace(plan, routes=()) if plan.routes else plan, states, slowdown)
     return None if relayed is None else per_second(relayed)
 
 

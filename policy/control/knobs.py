@@ -61,6 +61,8 @@ def default_knobs(job: JobSpec, plan: Plan) -> Plan:
     """Returns the plan with the knobs that searches assume: direct routes, no extra warm-up, and of several
     schedules that the job allows its first choice."""
     schedule = job.schedule if plan.schedule in job.schedules else plan.schedule
+    if not plan.routes and plan.extra_warmup == 0 and plan.schedule == schedule:
+        return plan
     return replace(plan, routes=(), extra_warmup=0, schedule=schedule)
 
 
@@ -94,15 +96,18 @@ class KnobTuner:
     def planning_view(self, view: View) -> View:
         """Returns the view that plans are chosen by: the running plan with default knobs, and links over the
         best relays. Direct links where money has weight: relayed egress is paid twice."""
-        plan = None if view.plan is None else default_knobs(self._estimator.job, view.plan)
-        if not self._relayed:
-            return replace(view, plan=plan)
-        return replace(view, plan=plan, forecast=self._relays(view).forecast(view.forecast))
+        return self._planning_view(view, self._relays(view) if self._relayed else None)
 
     def planning_inputs(self, view: View, horizon: Horizon) -> tuple[View, Horizon]:
         """Returns `planning_view`, and the horizon with the same links."""
-        relayed = self._relays(view).horizon(horizon) if self._relayed else horizon
-        return self.planning_view(view), relayed
+        paths = self._relays(view) if self._relayed else None
+        return self._planning_view(view, paths), horizon if paths is None else paths.horizon(horizon)
+
+    def _planning_view(self, view: View, paths: RelayPaths | None) -> View:
+        plan = None if view.plan is None else default_knobs(self._estimator.job, view.plan)
+        if paths is None:
+            return replace(view, plan=plan)
+        return replace(view, plan=plan, forecast=paths.forecast(view.forecast))
 
     def _relays(self, view: View) -> RelayPaths:
         """Returns the routes for messages of the running plan; without one for those of the static plan, or

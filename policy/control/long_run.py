@@ -105,6 +105,7 @@ class LongRunRates:
         self.estimator, self.states, self.relayed = estimator, states, relayed
         self._turned = PlanRates(estimator, relayed)
         self._rates: dict[Plan, Float] = {}
+        self._turned_plans: dict[Plan, tuple[Plan, Float]] = {}
 
     @cached_property
     def thinned(self) -> "LongRunRates":
@@ -125,14 +126,16 @@ class LongRunRates:
         """Returns the plan with the warm-up depth that is best on average, and its rate in every state (T,)
         with the depth turned there."""
         plan = default_knobs(self.estimator.job, plan)
-        variants = [plan, *free_variants(self.estimator, plan)]
-        rates = [self.in_each(one) for one in variants]
-        best = max(range(len(variants)), key=lambda n: float(rates[n].mean()))
-        return variants[best], np.maximum.reduce(rates)
+        if plan not in self._turned_plans:
+            variants = [plan, *free_variants(self.estimator, plan)]
+            rates = [self.in_each(one) for one in variants]
+            best = max(range(len(variants)), key=lambda n: float(rates[n].mean()))
+            self._turned_plans[plan] = variants[best], np.maximum.reduce(rates)
+        return self._turned_plans[plan]
 
     def in_each(self, plan: Plan) -> Float:
         """Returns the rate in every state (T,), as `rate` has their mean."""
-        plan = replace(plan, routes=())
+        plan = replace(plan, routes=()) if plan.routes else plan
         if plan not in self._rates:
             self._rates[plan] = self._turned(plan, self.states)
         return self._rates[plan]

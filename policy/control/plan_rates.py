@@ -24,7 +24,7 @@ class PlanRates:
     def __call__(self, plan: Plan, states: States, slowdown: Float | None = None) -> Float:
         """Returns iterations per second in each state (T,), 0 where the plan cannot run; domains compute
         `slowdown` (K,) times as long."""
-        plan = replace(plan, routes=())
+        plan = replace(plan, routes=()) if plan.routes else plan
         direct = per_second(iteration_ns(self.estimator, plan, states, slowdown))
         turned = self.relayed or not direct.all()
         relayed = best_relay_rates(self.estimator, plan, states, slowdown) if turned else None

@@ -4,6 +4,7 @@ The objective and all relative figures are relative to it; the baseline `static`
 """
 
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 
 from ingest.core.errors import InfeasibleError
 from ingest.core.units import GIB
@@ -14,9 +15,14 @@ from twin.estimation.estimator import Estimator
 
 def base_plan(estimator: Estimator, view: View) -> Plan | None:
     """Returns the reference plan over the living GPUs; None if it does not fit."""
-    alive = [k for k in range(estimator.cluster.size) if view.free_gpus[k] > 0]
+    return _over(estimator, tuple(view.free_gpus))
+
+
+@lru_cache(maxsize=256)
+def _over(estimator: Estimator, free_gpus: tuple[int, ...]) -> Plan | None:
+    alive = [k for k in range(estimator.cluster.size) if free_gpus[k] > 0]
     try:
-        return equal_cuts(estimator, alive, view.free_gpus)
+        return equal_cuts(estimator, alive, free_gpus)
     except InfeasibleError:
         return None
 

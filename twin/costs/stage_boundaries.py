@@ -74,7 +74,8 @@ def crossings(
     for n, (share, shape) in enumerate(zip(plan.shares, layouts, strict=True)):
         if n:
             rows.append(wide(plan.shares[n - 1].domain, share.domain, message_bytes))
-        rows += [inside(share, crosses, message_bytes) for crosses in shape.crosses]
+        known = {crosses: inside(share, crosses, message_bytes) for crosses in set(shape.crosses)}
+        rows += [known[crosses] for crosses in shape.crosses]
     returns = schedules.returns(plan.schedule, plan.chunks)
     joints = len(rows) + returns
     if returns or tied_bytes:
