@@ -13,7 +13,6 @@ chosen anew for each plan in every state (`policy.control.plan_rates`), as they 
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from functools import cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,7 +31,6 @@ from policy.control.relayed_times import time_ns
 from policy.core.objective import Objective, PlanOutcome, free_egress, speed_alone
 from policy.core.protocol import Context, Decision
 from policy.core.reference_plan import base_plan
-from twin.core.domain import LinkState
 from twin.core.job import JobSpec
 from twin.core.plan import Plan, Schedule
 from twin.core.view import View
@@ -172,8 +170,13 @@ class KnobTuner:
     ) -> tuple[Plan, float]:
         """Returns the plan, or its best variant under the present links if that gains enough; and the seconds
         of its iterations."""
-        links = horizon.now
-        outcome = cache(lambda variant: self._outcome(variant, links, view.slowdown))
+        links, known = horizon.now, dict[Plan, PlanOutcome]()
+
+        def outcome(variant: Plan) -> PlanOutcome:
+            if variant not in known:
+                iter_ns = time_ns(self._estimator, variant, links, view.slowdown)
+                known[variant] = self._outcome(variant, iter_ns, view.slowdown)
+            return known[variant]
 
         def value(variant: Plan) -> float:
             return objective.value(outcome(variant))
@@ -181,8 +184,13 @@ class KnobTuner:
         best = plan
         for variant in self._routed(plan, States.of([links]), widely=deepen):
             best = max(best, variant, key=value)
-        for schedule, depth in self._variants(best) if deepen else ():
-            variant = replace(best, schedule=schedule, extra_warmup=depth)
+        variants = self._variants(best) if deepen else ()
+        others = [replace(best, schedule=schedule, extra_warmup=depth) for schedule, depth in variants]
+        deeper = [one for one in others if one.schedule == best.schedule and not one.routes]
+        times = self._estimator.iter_ns_deepened(deeper, links, view.slowdown)
+        for variant, iter_ns in zip(deeper, times, strict=True):
+            known[variant] = self._outcome(variant, iter_ns, view.slowdown)
+        for variant in others:
             best = max(best, variant, key=value)
         before = outcome(plan).iter_s / objective.base.iter_s
         if best is not plan and value(best) <= value(plan) + MIN_GAIN * min(before, 1.0):
@@ -200,9 +208,8 @@ class KnobTuner:
             self._known_variants[placed] = tuple((one.schedule, one.extra_warmup) for one in found)
         return self._known_variants[placed]
 
-    def _outcome(self, plan: Plan, links: LinkState, slowdown: Float) -> PlanOutcome:
-        """Returns the outcome of a plan under these links."""
-        iter_ns = time_ns(self._estimator, plan, links, slowdown)
+    def _outcome(self, plan: Plan, iter_ns: int, slowdown: Float) -> PlanOutcome:
+        """Returns the outcome of a plan whose iterations take so long."""
         if iter_ns == DEAD:
             return PlanOutcome(float("inf"), 0.0, 0.0)
         iter_s = iter_ns / NS_PER_S

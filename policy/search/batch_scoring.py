@@ -197,7 +197,9 @@ class Scorer:
         slowdown: Float | None = None,
     ) -> None:
         self._estimator, self.options, self._links, self._slowdown = estimator, options, links, slowdown
-        self.slowdown = np.ones(estimator.cluster.size) if slowdown is None else np.array(slowdown, dtype=np.float64)
+        self.slowdown = (
+            np.ones(estimator.cluster.size) if slowdown is None else np.array(slowdown, dtype=np.float64)
+        )
         self._bps = single_flow_bps(estimator.cluster, links.bandwidth_bps)
         self.messages = message_times(options.arrays, self._bps, links.latency_s)
 

@@ -237,7 +237,9 @@ def _fill_splits(inputs, order_inputs, orders, depths, once, limits, room, split
                 continue
             apart = waits + (once[c] if order.micro_batches > 1 else 0.0)  # a single one paces itself
             most = min(best * MAX_RATIO, record * max_ratio, max(best, fastest[-1]))
-            if not _may_suffice(inputs, order, len(depths) - 1, _most_pace(order, apart, most) * SLACK, guess):
+            if not _may_suffice(
+                inputs, order, len(depths) - 1, _most_pace(order, apart, most) * SLACK, guess
+            ):
                 continue  # nor within any limit
             deepest = 0
             for i in range(n):

@@ -184,8 +184,8 @@ def _seconds(scorer: Scorer, known: ShareTimeTables, rows: OptionRows, *, climb:
 
 @njit_borrowing(cache=True, nogil=True)  # type: ignore[untyped-decorator]
 def _closed_form(inputs, order_inputs, rows, climb, steps, waits_of, ns):  # type: ignore[no-untyped-def]
-    """Fills `ns` (P,); with `climb` improves options and layers of the rows in place first. `waits_of` is room
-    for the waits of W domains down and up."""
+    """Fills `ns` (P,); with `climb` improves options and layers of the rows in place first. `waits_of` is
+    room for the waits of W domains down and up."""
     down, up = waits_of
     for r in range(len(rows.size)):
         option, share = rows.option[r], rows.layers[r]

@@ -166,6 +166,18 @@ class Estimator:
         timing = self.pipeline(plan, links, slowdown)
         return DEAD if timing is None else int(kernel.iteration_ns(timing)[0])
 
+    def iter_ns_deepened(
+        self, plans: Sequence[Plan], links: LinkState, slowdown: Slowdown = None
+    ) -> list[int]:
+        """Iteration times of pipelines that differ in their warm-up depth alone, as `iter_ns` has them."""
+        across = self._crossings(plans[0], links) if plans else None
+        if across is None:
+            return [DEAD] * len(plans)
+        timings = (
+            pipeline_durations.pipeline(plan, self._plan_costs(plan), across, slowdown) for plan in plans
+        )
+        return [int(kernel.iteration_ns(timing)[0]) for timing in timings]
+
     def pipeline(
         self, plan: Plan, links: LinkState, slowdown: Slowdown = None, *, exchange: bool = True
     ) -> Pipeline | None:

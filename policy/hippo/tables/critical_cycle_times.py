@@ -23,7 +23,12 @@ def closed_form_ns(
 ) -> None:
     """Approximates `twin.estimation.mixed_shapes_kernel.exact_ns`; fills `out` (P, X)."""
     width = lines.forward.shape[1]
-    room = np.empty(width), np.empty((4, width)), np.empty(width, np.int64), np.empty((2, 2 * width), np.int64)
+    room = (
+        np.empty(width),
+        np.empty((4, width)),
+        np.empty(width, np.int64),
+        np.empty((2, 2 * width), np.int64),
+    )
     _closed_form_ns(lines, one_type(bandwidth_bps), one_type(latency_s), gpipe, mode, room, out)
 
 
