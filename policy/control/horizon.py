@@ -23,6 +23,7 @@ from twin.core.plan import Plan
 from twin.core.view import Forecast
 from twin.estimation.estimator import Estimator, Migration
 from twin.estimation.link_state_times import States, iteration_ns, per_second
+from twin.estimation.many_moves import moves
 from twin.estimation.resource_use import open_links
 
 SCENARIOS = 8
@@ -175,15 +176,16 @@ class PlanComparison:
         """
         program, seconds = self._program(plans), self.horizon.length_s
         best = program.best_somewhere(objective)
-        later = np.array([self._moves(plan, [plans[q] for q in best]) for plan in plans])
-        expected = program.with_recourse(best, later[:, 0], later[:, 1], objective)
+        expected = program.with_recourse(best, *self._moves(plans, [plans[q] for q in best]), objective)
         return outcomes_of(expected, seconds), outcomes_of(program.without_recourse(), seconds)
 
     def _program(self, plans: Sequence[Plan]) -> TwoStageProgram:
         estimator, horizon = self.estimator, self.horizon
         found = [self._rates(plan) for plan in plans]
         each = [per_iteration(estimator, plan, self.slowdown) for plan in plans]
-        columns = (*self._moves(self.running, plans), *zip(*each, strict=True))
+        none = np.zeros((2, 1, len(plans)))  # nothing moves at the start
+        pause, usd = none if self.running is None else self._moves([self.running], plans)
+        columns = (pause[0], usd[0], *zip(*each, strict=True))
         return TwoStageProgram(horizon.edges_s, horizon.sliced(np.stack(found)), *map(np.array, columns))
 
     def _rates(self, plan: Plan) -> NDArray[np.float64]:
@@ -193,11 +195,21 @@ class PlanComparison:
             return self.rates(plan, states, self.slowdown)
         return per_second(iteration_ns(self.estimator, plan, states, self.slowdown))
 
-    def _moves(self, old: Plan | None, new: Sequence[Plan]) -> tuple[list[float], list[float]]:
-        """Returns pause and egress of migrating from a plan to each of the new ones."""
-        found = [self.estimator.move(old, plan, self.horizon.migration_links) for plan in new]
-        pauses = [pause_s(self.estimator, move, self.restart_s) for move in found]
-        return pauses, [egress_usd(self.estimator, move.bytes) for move in found]
+    def _moves(self, old: Sequence[Plan], new: Sequence[Plan]) -> NDArray[np.float64]:
+        """Returns pauses and egress (2, P, Q) of migrating from each plan to each of the new ones."""
+        links, estimator = self.horizon.migration_links, self.estimator
+        if all(plan.sync is None for plan in (*old, *new)) and not any(plan.routes for plan in new):
+            seconds, moved = moves(estimator, old, new, links)
+            pauses = np.where(seconds > 0, seconds - estimator.restart_s + self.restart_s, 0.0)
+            prices = np.array(estimator.cluster.usd_per_gb)
+            off = moved * ~np.eye(len(prices), dtype=np.bool_) * prices
+            return np.stack([pauses, off.reshape(*seconds.shape, -1).sum(axis=2) / GB])
+        found = [[estimator.move(one, plan, links) for plan in new] for one in old]
+        each = [
+            [(pause_s(estimator, move, self.restart_s), egress_usd(estimator, move.bytes)) for move in row]
+            for row in found
+        ]
+        return np.array(each).transpose(2, 0, 1)
 
 
 def outcomes_of(totals: Matrix, seconds: float) -> list[PlanOutcome]:

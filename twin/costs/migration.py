@@ -66,18 +66,15 @@ def holders(plan: Plan) -> tuple[tuple[tuple[int, int, tuple[int, ...]], ...], .
 def needs_restart(old: Plan | None, new: Plan) -> bool:
     """True where going from `old` to `new` stops the job. Changes that move no state do not: schedule (not
     where its chunks lie), warm-up depth, point-to-point mode, routes, inner steps of replicas."""
-    if old is None:
-        return False
-    if schedules.turns(old.schedule) != schedules.turns(new.schedule):
-        return True
+    return old is not None and state_of(old) != state_of(new)
 
-    def kept(plan: Plan) -> tuple[object, ...]:
-        return (
-            plan.shares, plan.dp, plan.micro_batch, plan.recompute, plan.zero, plan.sync is None, plan.chunks,
-            plan.sequence_parallel, plan.context_parallel, plan.ep,
-        )  # fmt: skip
 
-    return kept(old) != kept(new)
+def state_of(plan: Plan) -> tuple[object, ...]:
+    """What two plans have in common between which nothing stops."""
+    return (
+        plan.shares, plan.dp, plan.micro_batch, plan.recompute, plan.zero, plan.sync is None, plan.chunks,
+        plan.sequence_parallel, plan.context_parallel, plan.ep, schedules.turns(plan.schedule),
+    )  # fmt: skip
 
 
 def move_bytes(job: JobSpec, old: Plan | None, new: Plan, domains: int) -> Matrix:
