@@ -70,7 +70,7 @@ def needs_restart(old: Plan | None, new: Plan) -> bool:
 
 
 def state_of(plan: Plan) -> tuple[object, ...]:
-    """What two plans have in common between which nothing stops."""
+    """Returns what two plans have in common between which nothing stops."""
     return (
         plan.shares, plan.dp, plan.micro_batch, plan.recompute, plan.zero, plan.sync is None, plan.chunks,
         plan.sequence_parallel, plan.context_parallel, plan.ep, schedules.turns(plan.schedule),
