@@ -171,6 +171,6 @@ def fill_routes(links, flows, mean_bps, width, late):  # type: ignore[no-untyped
                 late[f, row] = latency[t, i, k] + latency[t, k, j]
 
 
-@njit_inner(borrowing=True, cache=True, error_model="numpy")  # type: ignore[untyped-decorator]
+@njit_inner(borrowing=True, cache=True, error_model="numpy")
 def _left(whole_bps, users, mean_bps):  # type: ignore[no-untyped-def]
     return max(whole_bps / users, whole_bps - (users - 1.0) * mean_bps)

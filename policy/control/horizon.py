@@ -176,7 +176,8 @@ class PlanComparison:
         """
         program, seconds = self._program(plans), self.horizon.length_s
         best = program.best_somewhere(objective)
-        expected = program.with_recourse(best, *self._moves(plans, [plans[q] for q in best]), objective)
+        pause, usd = self._moves(plans, [plans[q] for q in best])
+        expected = program.with_recourse(best, pause, usd, objective)
         return outcomes_of(expected, seconds), outcomes_of(program.without_recourse(), seconds)
 
     def _program(self, plans: Sequence[Plan]) -> TwoStageProgram:

@@ -164,7 +164,8 @@ def single_flow_bps(cluster: Cluster, bandwidth_bps: Float) -> Float:
     """Returns the bandwidth (..., K, K) of a single flow under the limits of the domains at both ends."""
     egress = np.array([[domain.egress_bps] for domain in cluster.domains])
     ingress = np.array([domain.ingress_bps for domain in cluster.domains])
-    return np.minimum(np.minimum(bandwidth_bps, egress), ingress)
+    capped: Float = np.minimum(np.minimum(bandwidth_bps, egress), ingress)
+    return capped
 
 
 def message_times(options: OptionArrays, bps: Float, latency_s: Float) -> MessageTimes:

@@ -47,7 +47,7 @@ def mean_rates(
     return rate
 
 
-@njit_borrowing(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit_borrowing(cache=True, nogil=True)
 def _fill_rates(tables, messages, mode, rows, row_size, weight, room, rate):  # type: ignore[no-untyped-def]
     """Adds to `rate` (P,). The messages are those of the sizes `row_size` (P,). `room` is for the waits of W
     domains down and up, and for four times of theirs: those that `policy.search.closed_form` adds up."""

@@ -204,10 +204,12 @@ def with_links(
         return np.repeat(row, states * (plans if row.shape[1] == 1 else 1), axis=1)
 
     of, lf, ob, lb = (spread(row) for row in (pipeline.of, pipeline.lf, pipeline.ob, pipeline.lb))
-    of[wide], lf[wide] = np.tile(occupancy[::2], plans), np.tile(latency[::2], plans)
-    ob[wide], lb[wide] = np.tile(occupancy[1::2], plans), np.tile(latency[1::2], plans)
+    if plans > 1:
+        occupancy, latency, tied_ns = (np.tile(row, plans) for row in (occupancy, latency, tied_ns))
+    of[wide], lf[wide] = occupancy[::2], latency[::2]
+    ob[wide], lb[wide] = occupancy[1::2], latency[1::2]
     tf, tb, tail = (spread(row) for row in (pipeline.tf, pipeline.tb, pipeline.tail))
-    tail[[0, -1]] += np.tile(tied_ns, plans)
+    tail[[0, -1]] += tied_ns
     tw = None if pipeline.tw is None else spread(pipeline.tw)
     return replace(pipeline, tf=tf, tb=tb, of=of, lf=lf, ob=ob, lb=lb, tail=tail, tw=tw)
 
