@@ -138,7 +138,7 @@ def _once(shares: Float) -> Float:
     layers = shares.shape[-1] - 1
     blocks = np.arange(layers + 1) - np.array([0, 1, 1, 2])[:, None]  # in a share, without its ends
     each = shares[..., TOTAL, :] / np.where(blocks > 0, blocks, np.nan)
-    cheapest = np.fmin.reduce(each.reshape(len(shares), -1), axis=1)
+    cheapest = np.fmin.reduce(each, axis=(1, 2, 3, 4), initial=np.inf)
     return np.where(np.isfinite(cheapest), cheapest * (layers - 2), 0.0)
 
 

@@ -3,6 +3,8 @@ model."""
 
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import NamedTuple
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,11 +30,42 @@ class Knob:
     micro_batches: int
 
 
+class CostsOfOption(NamedTuple):
+    """What `OptionCosts` gives for one option, by the names of its methods."""
+
+    layer_seconds: Float
+    collectives: Float
+    update: Float
+    fabric: Int
+    tied: int
+    capacity: Int
+
+
+_KNOWN: WeakKeyDictionary[Estimator, dict[tuple[object, ...], CostsOfOption]] = WeakKeyDictionary()
+"""GPUs that fail or return leave the costs of the others as they are."""
+
+
 class OptionCosts:
     """Costs of `pp` stages of `tp` GPUs in domain `k` under a knob."""
 
     def __init__(self, estimator: Estimator):
         self._estimator, self._model, self._n = estimator, estimator._model, estimator.n_layers
+
+    def all(self, k: int, tp: int, pp: int, knob: Knob, flights: int) -> CostsOfOption:
+        """Returns all costs of an option, computed once for equal domains of an estimator."""
+        d = self._estimator.cluster.domains[k]
+        machine = (
+            d.gpu, d.gpus_per_node, d.intra_node_bps, d.inter_node_bps, d.intra_node_latency_s,
+            d.inter_node_latency_s,
+        )  # fmt: skip
+        known, key = _KNOWN.setdefault(self._estimator, {}), (machine, tp, pp, knob, flights)
+        if key not in known:
+            known[key] = CostsOfOption(
+                self.layer_seconds(k, tp, knob), self.collectives(k, tp, pp, knob),
+                self.update(k, tp, pp, knob), self.fabric(k, tp, pp, knob), self.tied(k, tp, pp, knob),
+                self.capacity(k, tp, knob, flights),
+            )  # fmt: skip
+        return known[key]
 
     def layer_seconds(self, k: int, tp: int, knob: Knob) -> Float:
         """Forward and backward seconds of the first 0..N layers, (2, N + 1)."""

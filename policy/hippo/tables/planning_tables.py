@@ -245,13 +245,11 @@ class PlanningTables:
                 z = self.class_of[k]
                 for q, (t, p) in enumerate(self.choices[c][z]):
                     tp[c, z, q], pp[c, z, q] = t, p
-                    seconds[:, c, y, q] = costs.layer_seconds(k, t, knob)
-                    collective[:, :, c, y, q, :p] = costs.collectives(k, t, p, knob)
-                    update[c, y, q, :p] = costs.update(k, t, p, knob)
-                    fabric[:, c, y, q, : p - 1] = costs.fabric(k, t, p, knob)
-                    tied_inside[c, y, q] = costs.tied(k, t, p, knob)
-                    fits = costs.capacity(k, t, knob, flights)
-                    capacity[c, z, q] = np.minimum(capacity[c, z, q], fits)
+                    one = costs.all(k, t, p, knob, flights)
+                    seconds[:, c, y, q], update[c, y, q, :p] = one.layer_seconds, one.update
+                    collective[:, :, c, y, q, :p] = one.collectives
+                    fabric[:, c, y, q, : p - 1], tied_inside[c, y, q] = one.fabric, one.tied
+                    capacity[c, z, q] = np.minimum(capacity[c, z, q], one.capacity)
         parameters = np.array([float(layer.parameters) for layer in self.estimator.job.model.layers()])
         m = np.array([k.micro_batches for k in self.knobs], dtype=np.int64)
         sizes = [wide_area_bytes(self.estimator.job, k.dp, k.micro_batch, 2) for k in self.knobs]
