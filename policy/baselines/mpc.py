@@ -55,7 +55,6 @@ class Mpc:
 
     def __init__(self, tuning: Tuning = TUNED) -> None:
         self.tuning = tuning
-        self._last_past: PastPlans | None = None
 
     def reset(self, context: Context) -> None:
         """Starts a run."""
@@ -63,7 +62,7 @@ class Mpc:
         self.restart_s = context.restart_s
         self._base: PlanOutcome | None = None
         self._rates = PlanRates(context.estimator, free_egress(context.weights))
-        self._past = self._last_past = PastPlans.of(context, self._last_past)
+        self._past = PastPlans.of(context)
         self._weights = AdaptiveWeights(context, self._past, self._rates)
         self._candidates = CandidateSearch(context.estimator, self.tuning.candidates)
         self._dead_links = DeadLinkTracker(context.cluster.size, self.tuning.outage_s)

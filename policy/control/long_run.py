@@ -12,6 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import islice, pairwise
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
@@ -159,6 +160,28 @@ def ranked(rates: LongRunRates, plans: Iterable[Plan], objective: Objective | No
     return [one for one in (*deep, *rest) if one.rate > 0]
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class _Record:
+    """Samples of a past, rates of plans in them, and the best plans by weights and free GPUs: each computed
+    once for all policies and jobs that are alike."""
+
+    states: States
+    rates: LongRunRates
+    best: dict[tuple[tuple[float, float, float], tuple[int, ...]], list[PastPlan]]
+
+
+_records: WeakKeyDictionary[LinkHistory, dict[tuple[object, ...], _Record]] = WeakKeyDictionary()
+"""By estimator, half-life and whether relays are turned, as long as their past is kept."""
+
+
+def _record_of(estimator: Estimator, history: LinkHistory, half_life: float | None, relayed: bool) -> _Record:
+    known, key = _records.setdefault(history, {}), (estimator, half_life, relayed)
+    if key not in known:
+        states = samples_of(history) if half_life is None else late_samples_of(history, half_life)
+        known[key] = _Record(states, LongRunRates(estimator, states, relayed=relayed), {})
+    return known[key]
+
+
 class PastPlans:
     """Candidates for the past of a run, ranked by their rates over it, for the GPUs that are free.
 
@@ -172,31 +195,26 @@ class PastPlans:
         estimator: Estimator,
         history: LinkHistory | None,
         weights: tuple[float, float, float] = (1.0, 0.0, 0.0),
-        rates: LongRunRates | None = None,
         *,
         half_life: float | None = HALF_LIFE,
     ) -> None:
-        self.estimator, self.history, self.weights = estimator, history, weights
+        self.estimator, self.weights = estimator, weights
         self.relayed = free_egress(weights)
-        self.states = None
-        if history is not None:
-            self.states = samples_of(history) if half_life is None else late_samples_of(history, half_life)
+        self._record = None
         self._known: dict[tuple[int, ...], list[PastPlan]] = {}
-        self._rates: LongRunRates | None = None
-        if self.states is not None:  # before the run: it takes longer than a decision may
-            self._rates = rates or LongRunRates(estimator, self.states, relayed=self.relayed)
-            self.best(tuple(domain.gpus for domain in estimator.cluster.domains), self.states)
+        if history is not None:  # searched before the run: it takes longer than a decision may
+            self._record = _record_of(estimator, history, half_life, self.relayed)
+            self.best(tuple(domain.gpus for domain in estimator.cluster.domains), self._record.states)
 
     @classmethod
-    def of(cls, context: Context, known: "PastPlans | None" = None) -> "PastPlans":
-        """Returns the plans for a run; `known` if it is for the same job, cluster, past and weights, since a
-        search takes seconds. Its rates serve other weights, too, under which messages take as many ways."""
-        estimator, history, rates = context.estimator, context.history, None
-        if known is not None and known.estimator is estimator and known.history is history:
-            if known.weights == context.weights:
-                return known
-            rates = known._rates if known.relayed == free_egress(context.weights) else None
-        return cls(estimator, history, context.weights, rates)
+    def of(cls, context: Context) -> "PastPlans":
+        """Returns the plans for a run."""
+        return cls(context.estimator, context.history, context.weights)
+
+    @property
+    def states(self) -> States | None:
+        """Samples of the past; None where nothing is known."""
+        return None if self._record is None else self._record.states
 
     def legal(self, free_gpus: tuple[int, ...], most: int, running: Plan | None = None) -> list[Plan]:
         """Returns the best plans found so far that the free GPUs allow, at most so many, with default knobs;
@@ -213,22 +231,30 @@ class PastPlans:
     def rates_in_each(self, plan: Plan) -> Float | None:
         """Returns a plan's iterations per second in every sample of the past (T,); None where nothing is
         known."""
-        return None if self._rates is None else self._rates.in_each(plan)
+        return None if self._record is None else self._record.rates.in_each(plan)
 
     def judged(self, plans: Iterable[Plan]) -> list[PastPlan]:
         """Returns the plans by falling mean rate over the past (`ranked`); none where nothing is known."""
-        return [] if self._rates is None else ranked(self._rates, plans)
+        return [] if self._record is None else ranked(self._record.rates, plans)
 
     def best(self, free_gpus: Sequence[int], otherwise: States) -> list[PastPlan]:
         """Returns the plans, best first; searched once for each number of free GPUs."""
         free = tuple(free_gpus)
         if free not in self._known:
-            states = otherwise if self.states is None else self.states
-            rates = self._rates or LongRunRates(self.estimator, states, relayed=self.relayed)
-            objective = self._objective(rates, free)
-            found = candidates(self.estimator, states, free, relayed=self.relayed, objective=objective)
-            self._known[free] = ranked(rates, found, objective)
+            if self._record is None:
+                rates = LongRunRates(self.estimator, otherwise, relayed=self.relayed)
+                self._known[free] = self._searched(rates, free)
+            else:
+                found, key = self._record.best, (self.weights, free)
+                if key not in found:
+                    found[key] = self._searched(self._record.rates, free)
+                self._known[free] = found[key]
         return self._known[free]
+
+    def _searched(self, rates: LongRunRates, free: tuple[int, ...]) -> list[PastPlan]:
+        objective = self._objective(rates, free)
+        found = candidates(self.estimator, rates.states, free, relayed=self.relayed, objective=objective)
+        return ranked(rates, found, objective)
 
     def _objective(self, rates: LongRunRates, free: tuple[int, ...]) -> Objective | None:
         """Returns the objective relative to the static plan's mean outcome; None where speed alone has

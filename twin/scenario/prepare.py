@@ -82,6 +82,7 @@ class PreparedScenario:
     calibration: Calibration | None = None  # fitted constants of the cost models, None: the built-in ones
     profiles: LakeProfiles | None = None  # measured layer times, which come before `calibration`
     span: TimeSpan | None = None
+    _estimators: "dict[JobSpec, Estimator]" = field(init=False, repr=False, default_factory=dict)
 
     def link_filter(self) -> LinkFilter:
         """New filter over all links, in its state at the beginning of the window."""
@@ -91,13 +92,16 @@ class PreparedScenario:
         return LinkFilter(self.filters, self.cluster.size, telemetry.horizons_s, noise=telemetry.noise)
 
     def estimator(self, job: JobSpec | None = None) -> "Estimator":
-        """Cost models of this world for `job`, by default the scenario's own."""
+        """Cost models of this world for `job`, by default the scenario's own; equal jobs share them."""
         from twin.estimation.estimator import Estimator  # brings numba, needed here only
 
-        return Estimator(
-            self.cluster, job or self.job, restart_s=self.scenario.moving.restart_s,
-            compute=self.profiles or self.calibration or layer_times,
-        )  # fmt: skip
+        job = job or self.job
+        if job not in self._estimators:
+            self._estimators[job] = Estimator(
+                self.cluster, job, restart_s=self.scenario.moving.restart_s,
+                compute=self.profiles or self.calibration or layer_times,
+            )  # fmt: skip
+        return self._estimators[job]
 
     def header(self) -> dict[str, Any]:
         """Description of the world in the first event of a run; JSON values only."""

@@ -112,7 +112,6 @@ class HiPpo:
         self._reads_history = reads_history
         self._made_for: Estimator | None = None
         self._history: LinkHistory | None = None
-        self._last_past: PastPlans | None = None
 
     def reset(self, context: Context) -> None:
         """Starts a run."""
@@ -133,7 +132,7 @@ class HiPpo:
         self._candidate_search = CandidateSearch(context.estimator, SEARCHED)
         self._dead_links = DeadLinkTracker(context.cluster.size, OUTAGE_S)
         self._rates = PlanRates(context.estimator, free_egress(context.weights))
-        self._past = self._last_past = PastPlans.of(context, self._last_past)
+        self._past = PastPlans.of(context)
         self._weights = AdaptiveWeights(context, self._past, self._rates)
         self._trust = SearchTrust()
         self._break_even = BreakEvenRule(context.estimator, context.restart_s, self._rates)

@@ -19,19 +19,15 @@ class PastTeacher:
 
     name = "past"
 
-    def __init__(self) -> None:
-        self._past: PastPlans | None = None
-
     def reset(self, context: Context) -> None:
         """Starts a sequence; plans are searched once for each past."""
-        self._past = PastPlans.of(context, self._past)
+        self._past = PastPlans.of(context)
         self._speed_alone = speed_alone(context.weights)
         self._rates = PlanRates(context.estimator, self._speed_alone)
 
     def decide(self, view: View) -> Decision:
         """Returns the plan at the start, then holds; no plan where more than speed has weight, which the past
         does not rank by, and where none of them can run."""
-        assert self._past is not None
         if view.plan is not None or not self._speed_alone:
             return Decision(None, "the plan is kept" if view.plan is not None else "no plan to show")
         now = States.of([view.forecast.links()])

@@ -18,6 +18,7 @@ from policy.core.protocol import Context
 from tests.support.pasts import past
 from tests.support.worlds import toy_setup
 from twin.core.plan import Plan
+from twin.estimation.estimator import Estimator
 from twin.estimation.link_state_times import States
 
 FREE = (4, 4)
@@ -98,21 +99,31 @@ def test_beside_the_best_plans_are_those_with_the_order_of_domains_of_the_runnin
     assert known.legal(FREE, 1, running) == [every[0], *alike[: long_run.NEAR]] and len(alike) > 1
 
 
+def context(estimator: Estimator, weights: tuple[float, float, float]) -> Context:
+    return Context(estimator, 60.0, 10.0, weights, np.random.default_rng(0), PAST)
+
+
 def test_what_is_known_of_a_past_serves_other_weights() -> None:
-    estimator, rng = toy_setup(2).estimator(), np.random.default_rng(0)
-    speed, money, other = (
-        Context(estimator, 60.0, 10.0, weights, rng, PAST)
+    estimator = toy_setup(2).estimator()
+    first, cheap, again = (
+        PastPlans.of(context(estimator, weights))
         for weights in ((1.0, 0.0, 0.0), (0.5, 0.0, 0.5), (0.4, 0.0, 0.6))
     )
-    first = PastPlans.of(speed)
-    assert PastPlans.of(speed, first) is first
-    cheap = PastPlans.of(money, first)  # over direct links: rates over relays are of no use
-    again = PastPlans.of(other, cheap)
-    assert again.relayed == cheap.relayed != first.relayed
+    assert again.relayed == cheap.relayed != first.relayed  # over direct links
     plan = cheap.best(FREE, samples_of(PAST))[0].plan
     assert again.rates_in_each(plan) is cheap.rates_in_each(plan)
-    afresh = PastPlans.of(other)
-    assert again.best(FREE, samples_of(PAST)) == afresh.best(FREE, samples_of(PAST))
+
+
+def test_jobs_that_are_alike_search_a_past_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    setup = toy_setup(2)
+    first = PastPlans.of(context(setup.estimator(), (1.0, 0.0, 0.0)))
+    few = first.best((4, 2), samples_of(PAST))
+    monkeypatch.setattr(long_run, "candidates", None)  # nothing is searched any more
+    other = PastPlans.of(context(setup.estimator(), (1.0, 0.0, 0.0)))
+    assert first.best((4, 4), samples_of(PAST)) is other.best((4, 4), samples_of(PAST))
+    known = other.legal((4, 4), 30)
+    assert few is other.best((4, 2), samples_of(PAST))
+    assert not {one.plan for one in few} <= set(known)  # none for fewer GPUs until it asks
 
 
 def test_without_a_past_the_given_links_take_its_place() -> None:
