@@ -7,6 +7,7 @@ They stay valid until GPUs fail or return. `policy.search.batch_scoring` compute
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
@@ -162,14 +163,20 @@ def _kind(domain: Domain, free: int) -> tuple[object, ...]:
     )  # fmt: skip
 
 
+_Stage = tuple[tuple[object, ...], Size, int, tuple[int, ...]]
+"""Machine, size, tp and layout: stages with the same ones cost the same."""
+_KNOWN: WeakKeyDictionary[Estimator, dict[_Stage, Float]] = WeakKeyDictionary()
+"""Tables of stages, parts of the arrays made so far: GPUs that fail or return leave them as they are."""
+
+
 class _StageTables:
     """The cost tables of distinct stages, each computed once."""
 
     def __init__(self, estimator: Estimator) -> None:
-        self._estimator = estimator
+        self._estimator, self._known = estimator, _KNOWN.setdefault(estimator, {})
         n = estimator.n_layers
         self._spans = np.stack(np.triu_indices(n + 1, 1), axis=1)  # every [a, b)
-        self._number: dict[tuple[int, Size, int, tuple[int, ...]], int] = {}
+        self._number: dict[_Stage, int] = {}
         self._tables: list[Float] = []
 
     def number(self, domain: int, size: Size, tp: int, stage: int) -> int:
@@ -177,10 +184,11 @@ class _StageTables:
         machine = self._estimator.cluster.domains[domain]
         gpus = tuple(range(stage * size.dp * tp, (stage + 1) * size.dp * tp))
         layout = placement.layout(gpus, machine, size.dp, tp, 1)
-        key = (domain, size, tp, (*layout.dp_local, *layout.dp_nodes))
+        key = (_kind(machine, 0), size, tp, (*layout.dp_local, *layout.dp_nodes))
         if key not in self._number:
             self._number[key] = len(self._tables)
-            self._tables.append(self._table(domain, size, tp, gpus[0]))
+            known = self._known.get(key)
+            self._tables.append(self._table(domain, size, tp, gpus[0]) if known is None else known)
         return self._number[key]
 
     def _table(self, domain: int, size: Size, tp: int, first_gpu: int) -> Float:
@@ -210,4 +218,7 @@ class _StageTables:
     def stacked(self) -> Float:
         """Returns all tables (T, 5, N + 1, N + 1)."""
         n = self._estimator.n_layers
-        return np.stack(self._tables) if self._tables else np.zeros((0, 5, n + 1, n + 1))
+        stacked = np.stack(self._tables) if self._tables else np.zeros((0, 5, n + 1, n + 1))
+        for key, number in self._number.items():
+            self._known.setdefault(key, stacked[number])
+        return stacked

@@ -138,7 +138,8 @@ def _limits(capacity, pp, micro_batches, n_layers, all_in_flight, depths):  # ty
     """`limit` and `whole` of `MaskTables`, (C, Z, Q, N + 1, depths).
 
     Without the embedding more layers never need less memory, so the legal sizes are pp..limit. Taking all
-    layers replaces a block by the embedding, which may be smaller: hence `whole`.
+    layers replaces a block by the embedding, which may be smaller: hence `whole`. A share of blocks alone
+    fits whatever n is, so that its limit is searched once.
     """
     knobs, classes, choices = pp.shape
     limit = np.zeros((knobs, classes, choices, n_layers + 1, depths), np.int16)
@@ -151,9 +152,12 @@ def _limits(capacity, pp, micro_batches, n_layers, all_in_flight, depths):  # ty
                     continue
                 table = capacity[c, z, q]
                 m = micro_batches[c]
-                for n in range(p, n_layers + 1):
+                blocks = limit[c, z, q, n_layers - 1]
+                for n in range(n_layers, p - 1, -1):
                     for s in range(min(depths, m + 1)):
                         low, high = p - 1, n - 1
+                        if n < n_layers - 1:
+                            low = high = min(blocks[s], n - 1)
                         while low < high:
                             middle = (low + high + 1) // 2
                             if _fits(table, p, m, n_layers, all_in_flight, middle, n, s):

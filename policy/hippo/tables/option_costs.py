@@ -31,7 +31,7 @@ class Knob:
 
 
 class CostsOfOption(NamedTuple):
-    """What `OptionCosts` gives for one option, by the names of its methods."""
+    """Costs of one option, by the names of the methods of `OptionCosts`."""
 
     layer_seconds: Float
     collectives: Float
