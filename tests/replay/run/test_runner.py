@@ -38,9 +38,9 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def elsewhere(
-    repository: Path, store: Path, policy: str, *more: str, hash_seed: str = "0"
+    repository: Path, store: Path, policy: str, *more: str, hash_seed: str = "0", threads: str = "1"
 ) -> "subprocess.CompletedProcess[str]":
-    environment = os.environ | {"PYTHONHASHSEED": hash_seed}
+    environment = os.environ | {"PYTHONHASHSEED": hash_seed, "OMP_NUM_THREADS": threads}
     command = [sys.executable, "-m", "tests.support.toys", str(store), policy, *more]
     return subprocess.run(
         command, cwd=repository, env=environment, capture_output=True, text=True, timeout=120
@@ -115,12 +115,13 @@ def test_another_seed_is_another_run(store: Path) -> None:
     assert toy_run(store, seed=1).digest != toy_run(store, seed=2).digest
 
 
-def test_two_processes_with_different_hash_seeds_agree(repository: Path, store: Path) -> None:
-    one = elsewhere(repository, store / "a", "greedy,mpc", hash_seed="1")
-    two = elsewhere(repository, store / "b", "greedy,mpc", hash_seed="2")
+def test_two_processes_with_different_hash_seeds_and_threads_agree(repository: Path, store: Path) -> None:
+    policies = ("static", "single", "greedy", "mpc")
+    one = elsewhere(repository, store / "a", ",".join(policies), hash_seed="1", threads="1")
+    two = elsewhere(repository, store / "b", ",".join(policies), hash_seed="2", threads="8")
     assert one.returncode == two.returncode == 0, one.stderr + two.stderr
     assert one.stdout == two.stdout
-    assert one.stdout.split() == [toy_run(store, policy).digest for policy in ("greedy", "mpc")]
+    assert one.stdout.split() == [toy_run(store, policy).digest for policy in policies]
 
 
 @pytest.mark.parametrize("permille", [150, 800])
