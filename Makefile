@@ -3,6 +3,10 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 
+# Bytecode is kept also where the environment says not to: pip compiles none, and without it each process compiles
+# all that it imports, torch for seconds.
+export PYTHONDONTWRITEBYTECODE :=
+
 .PHONY: demo comparisons lab lab-loop serve-demo test check style types imports kernels docs pages fuzz results reliability soak lock release clean
 
 # On Linux pip takes the torch for CUDA, about 6 GB; TORCH_INDEX=https://download.pytorch.org/whl/cpu the one for CPUs.
