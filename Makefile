@@ -3,6 +3,10 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 
+# Bytecode is kept also where the environment says not to: pip compiles none, and without it each process compiles
+# all that it imports, torch for seconds.
+export PYTHONDONTWRITEBYTECODE :=
+
 .PHONY: demo comparisons lab lab-loop serve-demo test check style types imports kernels docs pages fuzz results reliability soak lock release clean
 
 # On Linux pip takes the torch for CUDA, about 6 GB; TORCH_INDEX=https://download.pytorch.org/whl/cpu the one for CPUs.
@@ -92,7 +96,7 @@ fuzz: $(READY)
 	TWIN_FUZZ=5000 $(BIN)/python -m pytest tests/contract/test_malformed.py -v --durations=0
 	TWIN_FUZZ=2000 $(BIN)/python -m pytest tests/contract/test_random_mappings.py -v --durations=0
 	TWIN_FUZZ=20000 $(BIN)/python -m pytest tests/hostile/test_documents.py -v --durations=0
-	TWIN_FUZZ=1000 $(BIN)/python -m pytest tests/twin/nodes/test_kernel.py tests/twin/sites -v --durations=0
+	TWIN_FUZZ=1000 $(BIN)/python -m pytest tests/twin/nodes/test_kernel.py tests/twin/pipeline tests/twin/sites -v --durations=0
 
 # Policies against each other and the bound, as docs/measured/results.md: an hour and three quarters the first time.
 results: $(READY)

@@ -1,6 +1,5 @@
 """`twin sql` as a process: Ctrl-C, limits, and a standard output that is closed, full, or no longer read."""
 
-import json
 import signal
 import subprocess
 import sys
@@ -12,6 +11,7 @@ import pytest
 
 import cli
 from ingest.core.scratch import PREFIX
+from tests.support.commands import caller
 from tests.support.histories import write
 from tests.support.processes import environment
 
@@ -67,12 +67,15 @@ def test_ctrl_c_while_duckdb_reads_a_log_is_an_interruption(
     assert left.value.code == 130 and "twin: interrupted" in capsys.readouterr().err
 
 
-def test_limits_are_options(store: Path) -> None:
-    done = sql(store, ENDLESS, "--timeout", "0.2", "--json")
-    assert done.returncode == 2 and "stopped after 0.2 s" in done.stderr
-    assert json.loads(done.stdout)["error"] == "UsageError"
-    done = sql(store, "select 1", "--memory", "lots")
-    assert done.returncode == 2 and "4GB" in done.stderr
+def test_limits_are_options(
+    store: Path, capsysbinary: pytest.CaptureFixture[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    call = caller(capsysbinary, monkeypatch)
+    done = call(store, "sql", ENDLESS, "--timeout", "0.2", "--json")
+    assert done.code == 2 and "stopped after 0.2 s" in done.err
+    assert done.json["error"] == "UsageError"
+    done = call(store, "sql", "select 1", "--memory", "lots")
+    assert done.code == 2 and "4GB" in done.err
 
 
 def test_a_reader_that_has_gone_ends_it_quietly(store: Path) -> None:

@@ -5,7 +5,9 @@ What a process adds (signals, pipes, exit codes of the interpreter) is in tests/
 
 import json
 import shutil
+import signal
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +24,23 @@ from replay.training.train import TrainingResult
 from tests.support.command_cases import COMMANDS, MISTAKES, SCHEMAS
 from tests.support.commands import SINGLE, STATIC, Call, caller
 from tests.support.histories import killed
+
+LONGEST_S = 120
+"""What no case takes, even where many other processes run."""
+
+
+@pytest.fixture(autouse=True)
+def bounded() -> Iterator[None]:
+    """A case that takes too long fails where it is."""
+
+    def late(*_: Any) -> None:
+        pytest.fail(f"takes longer than {LONGEST_S} s")
+
+    before = signal.signal(signal.SIGALRM, late)
+    signal.alarm(LONGEST_S)
+    yield
+    signal.alarm(0)
+    signal.signal(signal.SIGALRM, before)
 
 
 @pytest.fixture

@@ -2,6 +2,8 @@
 
 import gzip
 import random
+import shutil
+from collections.abc import Callable
 from pathlib import Path, PurePath
 
 import pytest
@@ -43,6 +45,24 @@ def counted(store: Path) -> dict[str, int]:
     return {table: row[0] for table, row in found.items() if row and row[0]}
 
 
+Ingested = Callable[[Kit], tuple[Path, IngestReport]]
+
+
+@pytest.fixture(scope="module")
+def ingested(tmp_path_factory: pytest.TempPathFactory) -> Ingested:
+    """A function of a kit: the folder with its file as `set` and its `store`, which nobody changes, and the
+    report. Most tests begin there."""
+    made: dict[str, tuple[Path, IngestReport]] = {}
+
+    def of(kit: Kit) -> tuple[Path, IngestReport]:
+        if kit.reader not in made:
+            folder = tmp_path_factory.mktemp(kit.reader)
+            made[kit.reader] = folder, read(folder, kit, kit.content, folder / "store")
+        return made[kit.reader]
+
+    return of
+
+
 def test_every_registered_reader_has_a_kit() -> None:
     assert {reader.name for reader in registry.READERS} == {kit.reader for kit in KITS}
     assert len({reader.name for reader in registry.READERS}) == len(registry.READERS)
@@ -57,14 +77,14 @@ def test_only_its_reader_claims_a_file(kit: Kit) -> None:
 
 
 @each
-def test_good_rows_are_stored(kit: Kit, tmp_path: Path) -> None:
-    report = read(tmp_path, kit, kit.content, tmp_path / "store")
+def test_good_rows_are_stored(kit: Kit, ingested: Ingested) -> None:
+    folder, report = ingested(kit)
     (result,) = report.files
     assert (result.reader, result.stored, result.rejected) == (kit.reader, kit.stored, 0)
     assert result.rows_in == sum(kit.stored.values())
-    assert counted(tmp_path / "store") == kit.stored
+    assert counted(folder / "store") == kit.stored
     assert set(kit.stored) <= set(registry.by_name(kit.reader).tables)
-    assert lake.verify(tmp_path / "store") == []
+    assert lake.verify(folder / "store") == []
 
 
 @spoilt
@@ -90,32 +110,37 @@ def test_an_empty_file_is_named(kit: Kit, tmp_path: Path) -> None:
 def test_a_cut_file_adds_up_wherever_it_is_cut(kit: Kit, tmp_path: Path) -> None:
     cuts = random.Random(1).sample(range(1, len(kit.content)), 12)
     for number, cut in enumerate(cuts):
-        try:
-            report = read(tmp_path / str(number), kit, kit.content[:cut], tmp_path / str(number) / "store")
-        except InputError:
-            continue
-        (result,) = report.files
+        path = tmp_path / "set" / f"{number:02d}" / kit.file
+        path.parent.mkdir(parents=True)
+        path.write_bytes(kit.content[:cut])
+    (tmp_path / "set" / "dataset.toml").write_text(kit.toml)
+    try:
+        report = ingest([tmp_path / "set"], tmp_path / "store")
+    except InputError:  # none of them can be read
+        return
+    results = [result for result in report.files if result.path.endswith(kit.file)]
+    assert len(results) == len(cuts)
+    for result in results:
         assert result.rows_in == sum(result.stored.values()) + result.rejected
         assert sum(result.stored.values()) <= sum(kit.stored.values())
+        assert result.reader or result.skipped_reason
 
 
 @each
 @pytest.mark.parametrize("packed", ["a.tar.gz", "a.gz"])
-def test_an_archive_gives_the_same_rows(kit: Kit, packed: str, tmp_path: Path) -> None:
-    read(tmp_path / "loose", kit, kit.content, tmp_path / "loose" / "store")
+def test_an_archive_gives_the_same_rows(kit: Kit, packed: str, tmp_path: Path, ingested: Ingested) -> None:
     if packed == "a.gz":
         content, name = gzip.compress(kit.content), f"{kit.file}.gz"
     else:
         content, name = tarred({kit.file: kit.content}), "a.tar.gz"
-    read(tmp_path / "packed", kit, content, tmp_path / "packed" / "store", name)
+    read(tmp_path, kit, content, tmp_path / "store", name)
     for table in kit.stored:
-        assert rows(tmp_path / "loose" / "store", table) == rows(tmp_path / "packed" / "store", table)
+        assert rows(ingested(kit)[0] / "store", table) == rows(tmp_path / "store", table)
 
 
 @each
-def test_a_second_ingest_adds_nothing(kit: Kit, tmp_path: Path) -> None:
-    read(tmp_path, kit, kit.content, tmp_path / "store")
-    before = lake.digest(tmp_path / "store")
+def test_a_second_ingest_adds_nothing(kit: Kit, tmp_path: Path, ingested: Ingested) -> None:
+    before = copied(ingested(kit)[0], tmp_path)
     (result,) = read(tmp_path, kit, kit.content, tmp_path / "store").files
     assert result.already and result.rows_in == 0 and not result.stored
     assert lake.digest(tmp_path / "store") == before
@@ -123,9 +148,10 @@ def test_a_second_ingest_adds_nothing(kit: Kit, tmp_path: Path) -> None:
 
 
 @each
-def test_a_newer_reader_replaces_the_rows(kit: Kit, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    read(tmp_path, kit, kit.content, tmp_path / "store")
-    before = lake.digest(tmp_path / "store")
+def test_a_newer_reader_replaces_the_rows(
+    kit: Kit, tmp_path: Path, ingested: Ingested, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = copied(ingested(kit)[0], tmp_path)
     monkeypatch.setattr(type(registry.by_name(kit.reader)), "version", 1000)
     (result,) = read(tmp_path, kit, kit.content, tmp_path / "store").files
     assert result.stored == kit.stored
@@ -133,8 +159,14 @@ def test_a_newer_reader_replaces_the_rows(kit: Kit, tmp_path: Path, monkeypatch:
     assert lake.digest(tmp_path / "store") != before
 
 
+def copied(folder: Path, to: Path) -> str:
+    """Copy what was ingested; the digest of its lake."""
+    shutil.copytree(folder, to, dirs_exist_ok=True)
+    return lake.digest(to / "store")
+
+
 @pytest.mark.parametrize("kit", [kit for kit in KITS if kit.text], ids=lambda kit: kit.reader)
-def test_line_ends_and_byte_order_marks_do_not_matter(kit: Kit, tmp_path: Path) -> None:
+def test_line_ends_and_byte_order_marks_do_not_matter(kit: Kit, tmp_path: Path, ingested: Ingested) -> None:
     plain = kit.content
     variants = {
         "crlf": plain.replace(b"\n", b"\r\n"),
@@ -142,11 +174,10 @@ def test_line_ends_and_byte_order_marks_do_not_matter(kit: Kit, tmp_path: Path) 
         "no last line end": plain.rstrip(b"\n"),
         "blank lines": plain.replace(b"\n", b"\n\n"),
     }
-    read(tmp_path / "plain", kit, plain, tmp_path / "plain" / "store")
     for name, content in variants.items():
         read(tmp_path / name, kit, content, tmp_path / name / "store")
         for table in kit.stored:
-            assert rows(tmp_path / name / "store", table) == rows(tmp_path / "plain" / "store", table), name
+            assert rows(tmp_path / name / "store", table) == rows(ingested(kit)[0] / "store", table), name
 
 
 @each

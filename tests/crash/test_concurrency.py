@@ -1,6 +1,5 @@
 """One writer, several readers: nobody blocks or is blocked, and what is read only grows."""
 
-import multiprocessing
 import time
 from collections.abc import Callable
 from multiprocessing.connection import Connection
@@ -12,10 +11,9 @@ from ingest.core.errors import LockedError
 from replay.log.run_log import RunReader, RunWriter
 from replay.sql import query
 from tests.support import crash_workload as workload
+from tests.support.fork_server import PROCESSES
 
 QUESTIONS = 8 * workload.EFFORT
-PROCESSES = multiprocessing.get_context("forkserver")
-PROCESSES.set_forkserver_preload(["replay.log.run_log"])
 
 
 def write_until_signalled(run_dir: Path, pipe: Connection) -> None:

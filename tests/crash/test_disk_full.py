@@ -1,7 +1,6 @@
 """A disk that is full (a limit on the size of files): the error is said, the log is valid, later the run
 goes on."""
 
-import multiprocessing
 import resource
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -10,10 +9,9 @@ import pytest
 
 from ingest.core.errors import StorageError
 from tests.support import crash_workload as workload
+from tests.support.fork_server import PROCESSES
 
 EVENTS, PER_FLUSH = 300, 100
-PROCESSES = multiprocessing.get_context("forkserver")
-PROCESSES.set_forkserver_preload(["replay.log.run_log"])
 SIZES = [1, 100, 300, 600, 900, *range(1200, 12000, 700)]
 
 

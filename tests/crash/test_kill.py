@@ -1,6 +1,5 @@
 """kill -9 at random moments: nothing that was acknowledged is lost, and the resumed run is the same run."""
 
-import multiprocessing
 import random
 import time
 from multiprocessing.connection import Connection
@@ -9,13 +8,11 @@ from pathlib import Path
 import pytest
 
 from tests.support import crash_workload as workload
+from tests.support.fork_server import PROCESSES
 
 EVENTS, PER_FLUSH = 1000, 8
 KILLS_PER_RUN = 10
 LONGEST_S = 0.08
-
-PROCESSES = multiprocessing.get_context("forkserver")
-PROCESSES.set_forkserver_preload(["replay.log.run_log"])
 
 
 def writer(run_dir: Path, pipe: Connection) -> None:

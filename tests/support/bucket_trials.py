@@ -3,7 +3,6 @@
 A writer is a process with a working copy of its own, as on a machine of its own.
 """
 
-import multiprocessing
 import os
 import random
 import shutil
@@ -22,11 +21,10 @@ from replay.log import bucket_log
 from replay.log.run_log import RunReader, RunWriter
 from tests.support import crash_workload as workload
 from tests.support.buckets import Server, environment
+from tests.support.fork_server import PROCESSES
 
 T = TypeVar("T")
 EVENTS, PER_FLUSH, LONGEST_S = 240, 8, 0.5
-PROCESSES = multiprocessing.get_context("forkserver")
-PROCESSES.set_forkserver_preload(["tests.support.bucket_trials", "obstore.store"])
 
 
 class Trial(NamedTuple):

@@ -116,7 +116,7 @@ MISTAKES: dict[str, list[str]] = {
     "plan --model alone": ["plan", "--model", "llama2-7b"],
     "plan --model --scenario": ["plan", "--model", "llama2-7b", "--scenario", "tri-7b"],
     "plan of what does not fit": [
-        "plan", "--model", "gpt3-175b", "--sites", "us: 8 x L4, eu: 8 x L4", "--links", "synthetic-tri",
+        "plan", "--model", "llama2-13b", "--sites", "us: 1 x L4, eu: 1 x L4", "--links", "synthetic-tri",
     ],
     "plan --links nothing": [
         "plan", "--model", "llama2-7b", "--sites", "us: 4 x L4, eu: 4 x L4", "--links", "no-such-set",

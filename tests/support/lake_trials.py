@@ -16,8 +16,9 @@ from ingest.lake import lake
 from ingest.parsing.dataset import DatasetOptions
 from ingest.parsing.source import from_bytes
 from ingest.pipeline.ingest import ingest_sources
-from tests.support.bucket_trials import PROCESSES, machine, patiently
+from tests.support.bucket_trials import machine, patiently
 from tests.support.buckets import Server, environment
+from tests.support.fork_server import PROCESSES
 from tests.support.formats import LINKS, lines, link
 
 SOURCES, LONGEST_S = 3, 0.15

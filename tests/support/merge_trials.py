@@ -1,6 +1,5 @@
 """A process that joins small commits and is killed at one of its system calls."""
 
-import multiprocessing
 import os
 import signal
 from pathlib import Path
@@ -8,9 +7,8 @@ from typing import Any
 
 from ingest.core.durable import DISK, Disk
 from ingest.lake import merging
+from tests.support.fork_server import PROCESSES
 
-PROCESSES = multiprocessing.get_context("forkserver")
-PROCESSES.set_forkserver_preload(["tests.support.merge_trials", "pyarrow.parquet"])
 CALLS = ("create", "write", "fsync", "link", "rename", "unlink", "fsync_directory")
 
 

@@ -1,6 +1,5 @@
 """A decision service on a toy world: three domains d0, d1, d2, constant links, no lake, no network."""
 
-import multiprocessing
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,6 +15,7 @@ import pytest
 from service.session import resumption
 from service.session import session as sessions
 from service.session.session import Session, SessionSettings
+from tests.support.fork_server import PROCESSES
 from tests.support.worlds import toy_setup
 from twin.scenario.prepare import PreparedScenario
 
@@ -77,10 +77,6 @@ def listening(store: Path) -> Iterator[str]:
         server.should_exit = True
         thread.join()
         session.close()
-
-
-PROCESSES = multiprocessing.get_context("forkserver")
-PROCESSES.set_forkserver_preload(["service.api.server", "service.api.app", "policy.search.plan_search"])
 
 
 def serve(store: Path, pipe: Connection) -> None:

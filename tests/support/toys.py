@@ -208,8 +208,9 @@ class SmallSegments:
         return RunWriter.create(run_dir, flush_events=7)
 
 
-if __name__ == "__main__":  # STORE POLICY [PERMILLE]: run, and die on the way if a share is given
+if __name__ == "__main__":  # STORE POLICY[,POLICY...] [PERMILLE]: run, and die on the way if a share is given
     scenarios.prepare = prepare  # type: ignore[assignment]
     event_sinks.RunWriter = SmallSegments  # type: ignore[misc,assignment]
     dying = {"progress": Dying(int(sys.argv[3]))} if len(sys.argv) > 3 else {}
-    print(toy_run(Path(sys.argv[1]), sys.argv[2], **dying).digest)
+    for policy in sys.argv[2].split(","):
+        print(toy_run(Path(sys.argv[1]), policy, **dying).digest)

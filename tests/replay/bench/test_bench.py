@@ -31,6 +31,7 @@ from replay.metrics.paired_comparison import TimeBlocks
 from replay.run import runner, scenario_overrides
 from replay.store import run_index
 from tests.support import toys
+from tests.support.pool_tasks import echo, echo_from, refused
 from tests.support.toys import toy_run, without_lake
 from tests.support.worlds import toy_scenario, toy_setup
 from twin.core.view import View
@@ -414,38 +415,25 @@ def test_noise_of_its_own_is_left_alone(
     assert "has noise of its own, so none was added" in printed and "lost to added noise" not in printed
 
 
-def process(store: Path, item: int) -> tuple[int, int]:
-    """What several processes do in the next test."""
-    return item, os.getpid()
-
-
 def test_processes_keep_the_order(tmp_path: Path) -> None:
-    found = WorkerPool(tmp_path, 2).each(process, [3, 1, 2], "items")
+    found = WorkerPool(tmp_path, 2).each(echo_from, [3, 1, 2], "items")
     assert [item for item, _ in found] == [3, 1, 2] and os.getpid() not in {pid for _, pid in found}
-    assert {pid for _, pid in WorkerPool(tmp_path).each(process, [3, 1], "items")} == {os.getpid()}
+    assert {pid for _, pid in WorkerPool(tmp_path).each(echo_from, [3, 1], "items")} == {os.getpid()}
     assert cores() >= 1
-
-
-def _refused(store: Path, item: int) -> int:
-    raise UsageError(f"item {item} is wrong")
 
 
 @pytest.mark.parametrize("jobs", [1, 2])
 def test_a_mistake_in_one_of_many_ends_them_all(tmp_path: Path, jobs: int) -> None:
     with pytest.raises(UsageError, match="is wrong"):
-        WorkerPool(tmp_path, jobs).each(_refused, list(range(20)), "items")
-
-
-def _echo(store: Path, item: int) -> int:
-    return item
+        WorkerPool(tmp_path, jobs).each(refused, list(range(20)), "items")
 
 
 @pytest.mark.parametrize("jobs", [1, 2])
 def test_nothing_is_begun_when_the_time_is_up(tmp_path: Path, jobs: int) -> None:
     items = list(range(20))
     pool = WorkerPool(tmp_path, jobs)
-    assert pool.each(_echo, items, "runs") == items
-    late = pool.within(0.0, _echo, items, "runs")
+    assert pool.each(echo, items, "runs") == items
+    late = pool.within(0.0, echo, items, "runs")
     assert len(late) == len(items) and None in late
     assert all(one in (None, item) for one, item in zip(late, items, strict=True))
 

@@ -21,6 +21,7 @@ from replay.run.decision_guard import DecisionGuard
 from replay.sql import query
 from replay.store import checkpoint_registry, run_header, run_index
 from replay.store.decision_codec import digest, plan_from_json, plan_to_json, view_from_json, view_to_json
+from tests.support.histories import killed
 from tests.support.plays import plan_over
 from tests.support.toys import Threshold, register, toy_run, without_lake
 from tests.support.worlds import toy_scenario, toy_setup
@@ -37,9 +38,9 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def elsewhere(
-    repository: Path, store: Path, policy: str, *more: str, hash_seed: str = "0"
+    repository: Path, store: Path, policy: str, *more: str, hash_seed: str = "0", threads: str = "1"
 ) -> "subprocess.CompletedProcess[str]":
-    environment = os.environ | {"PYTHONHASHSEED": hash_seed}
+    environment = os.environ | {"PYTHONHASHSEED": hash_seed, "OMP_NUM_THREADS": threads}
     command = [sys.executable, "-m", "tests.support.toys", str(store), policy, *more]
     return subprocess.run(
         command, cwd=repository, env=environment, capture_output=True, text=True, timeout=120
@@ -114,18 +115,18 @@ def test_another_seed_is_another_run(store: Path) -> None:
     assert toy_run(store, seed=1).digest != toy_run(store, seed=2).digest
 
 
-@pytest.mark.parametrize("policy", ["greedy", "mpc"])
-def test_two_processes_with_different_hash_seeds_agree(repository: Path, store: Path, policy: str) -> None:
-    one = elsewhere(repository, store / "a", policy, hash_seed="1")
-    two = elsewhere(repository, store / "b", policy, hash_seed="2")
+def test_two_processes_with_different_hash_seeds_and_threads_agree(repository: Path, store: Path) -> None:
+    policies = ("static", "single", "greedy", "mpc")
+    one = elsewhere(repository, store / "a", ",".join(policies), hash_seed="1", threads="1")
+    two = elsewhere(repository, store / "b", ",".join(policies), hash_seed="2", threads="8")
     assert one.returncode == two.returncode == 0, one.stderr + two.stderr
-    assert one.stdout == two.stdout == toy_run(store, policy).digest + "\n"
+    assert one.stdout == two.stdout
+    assert one.stdout.split() == [toy_run(store, policy).digest for policy in policies]
 
 
 @pytest.mark.parametrize("permille", [150, 800])
 def test_kill_and_resume_ends_with_the_same_digest(repository: Path, store: Path, permille: int) -> None:
-    killed = elsewhere(repository, store, "greedy", str(permille))
-    assert killed.returncode == -9
+    assert elsewhere(repository, store, "greedy", str(permille)).returncode == -9
     (run_id,) = run_index.all_ids(store)
     reader = RunReader(run_index.folder(store, run_id))
     stored = list(reader.events())
@@ -138,9 +139,9 @@ def test_kill_and_resume_ends_with_the_same_digest(repository: Path, store: Path
     assert "complete already" in runner.resume(store, run_id).notes[-1]
 
 
-def test_resume_refuses_other_code(repository: Path, store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    elsewhere(repository, store, "greedy", "500")
-    (run_id,) = run_index.all_ids(store)
+def test_resume_refuses_other_code(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run_id = toy_run(store).run_id
+    killed(run_index.folder(store, run_id))
     monkeypatch.setattr(runner, "code_version", lambda: {"version": "9", "sources": "f" * 64})
     with pytest.raises(TwinError, match="its code was"):
         runner.resume(store, run_id)

@@ -21,7 +21,7 @@ from commands.show.live_training import UpdateLines, sparkline
 from ingest.core.errors import InputError, UsageError
 from policy.hippo.env.training_task import prepare_task
 from policy.hippo.networks.hippo_config import HiPpoConfig, shipped
-from policy.hippo.training import ray_workers
+from policy.hippo.training import ray_workers, rollout_workers
 from policy.hippo.training.imitation import logged_demonstrations
 from policy.hippo.training.rollout_workers import InProcessWorkers
 from replay.live.training_curves import TrainingCurves
@@ -37,15 +37,13 @@ from tests.support import toys
 from tests.support.worlds import toy_scenario, toy_setup
 
 
-def test_workers_change_nothing_and_learners_do(
+def test_learners_share_what_they_learn_and_one_of_them_writes(
     trained: tuple[Path, TrainingResult], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     toys.without_lake(monkeypatch)
-    collected = training_run.train(tmp_path / "a", toy_scenario(), algorithm="toy", team=Team(workers=2))
-    assert collected.checkpoint == trained[1].checkpoint
-    shared = training_run.train(tmp_path / "b", toy_scenario(), algorithm="toy", team=Team(distributed=2))
+    shared = training_run.train(tmp_path, toy_scenario(), algorithm="toy", team=Team(distributed=2))
     assert shared.finished and shared.checkpoint != trained[1].checkpoint
-    assert len(list((tmp_path / "b" / "checkpoints").glob("[0-9a-f]*/hippo-*.pt"))) == 1  # one of them wrote
+    assert len(list((tmp_path / "checkpoints").glob("[0-9a-f]*/hippo-*.pt"))) == 1
 
 
 LEARNER = """
@@ -53,9 +51,6 @@ import json
 import sys
 from pathlib import Path
 from replay.training import train as training_run
-from replay.tracking.contract import track
-from replay.tracking.tensorboard_events import TensorboardEvents
-from replay.tracking.tracked_run import tracked
 from tests.support import toys
 from tests.support.worlds import toy_scenario
 from twin.scenario import prepare
@@ -67,23 +62,27 @@ print(json.dumps(done.to_json()))
 """
 
 
-def test_of_the_learners_that_a_launcher_started_one_writes(tmp_path: Path, repository: Path) -> None:
+def test_of_the_learners_that_a_launcher_started_one_writes(
+    tmp_path: Path, repository: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """This process is learner 0: a further one imports for seconds."""
+    toys.without_lake(monkeypatch)
     with socket() as probe:
         probe.bind(("127.0.0.1", 0))
         together = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(probe.getsockname()[1])}
-    learners = [
-        Popen(
-            [sys.executable, "-c", LEARNER, str(tmp_path)],
-            cwd=repository,
-            env={**os.environ, **together, "RANK": str(rank)},
-            stdout=PIPE,
-            text=True,
-        )
-        for rank in range(2)
-    ]
-    written, nothing = (json.loads(learner.communicate()[0]) for learner in learners)
-    assert run_index.all_ids(tmp_path) == (written["run"],)
-    assert checkpoint_registry.active(tmp_path) == written["checkpoint"] and written["active"]
+    other = Popen(
+        [sys.executable, "-c", LEARNER, str(tmp_path)],
+        cwd=repository,
+        env={**os.environ, **together, "RANK": "1"},
+        stdout=PIPE,
+        text=True,
+    )
+    for name, value in {**together, "RANK": "0"}.items():
+        monkeypatch.setenv(name, value)
+    written = training_run.train(tmp_path, toy_scenario(), algorithm="toy", team=Team(distributed=2))
+    nothing = json.loads(other.communicate(timeout=60)[0])
+    assert run_index.all_ids(tmp_path) == (written.run_id,)
+    assert checkpoint_registry.active(tmp_path) == written.checkpoint and written.active
     assert nothing["finished"] and (nothing["run"], nothing["checkpoint"], nothing["active"]) == (
         None,
         "",
@@ -99,9 +98,15 @@ def test_a_launcher_starts_as_many_as_are_asked_for(tmp_path: Path, monkeypatch:
         training_run.train(tmp_path, toy_scenario(), algorithm="toy", team=Team(distributed=2))
 
 
-def test_ray_is_asked_for_so_many_workers_and_a_result_may_be_left_unused(
-    trained: tuple[Path, TrainingResult], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("team", "kind"), [(Team(workers=3), "ProcessWorkers"), (Team(ray=3), "RayWorkers")])
+def test_so_many_workers_are_asked_for_and_a_result_may_be_left_unused(
+    trained: tuple[Path, TrainingResult],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    team: Team,
+    kind: str,
 ) -> None:
+    """That real ones collect what one process would: tests/policy/hippo/training/test_rollout_workers.py."""
     toys.without_lake(monkeypatch)
     asked = []
 
@@ -109,8 +114,8 @@ def test_ray_is_asked_for_so_many_workers_and_a_result_may_be_left_unused(
         asked.append(count)
         return InProcessWorkers(*rest)
 
-    monkeypatch.setattr(ray_workers, "RayWorkers", workers)
-    done = training_run.train(tmp_path, toy_scenario(), algorithm="toy", team=Team(ray=3), activate=False)
+    monkeypatch.setattr(rollout_workers if kind == "ProcessWorkers" else ray_workers, kind, workers)
+    done = training_run.train(tmp_path, toy_scenario(), algorithm="toy", team=team, activate=False)
     assert asked == [3] and done.checkpoint == trained[1].checkpoint
     assert not done.active and checkpoint_registry.active(tmp_path) is None
 

@@ -1,5 +1,6 @@
 """Schedules with an explicit order: interleaved and CrossPipe, and the general kernel against the others."""
 
+import os
 from dataclasses import replace
 from itertools import pairwise
 
@@ -12,6 +13,9 @@ from twin.core.schedules import SPLIT, default_chunks
 from twin.pipeline import fixed_order_kernel, kernel, operation_order
 from twin.pipeline.pipeline import Pipeline, boundary_count, warmup_depths
 from twin.pipeline.reference_simulator import simulate
+
+EXAMPLES = int(os.environ.get("TWIN_FUZZ", "300"))
+"""Pipelines of the longest comparison; `make fuzz` tries 1,000."""
 
 
 @st.composite
@@ -46,7 +50,7 @@ def pipelines(draw: st.DrawFn, *schedules: str) -> Pipeline:
 
 
 @given(pipelines("interleaved", "crosspipe", "zb-h1", "zb-v"))
-@settings(max_examples=1000, deadline=None)
+@settings(max_examples=EXAMPLES, deadline=None)
 def test_the_kernel_of_orders_equals_the_event_simulation_exactly(pipeline: Pipeline) -> None:
     assert kernel.iteration_ns(pipeline)[0] == simulate(pipeline).iteration_ns
 

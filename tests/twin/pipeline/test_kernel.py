@@ -1,3 +1,5 @@
+import os
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -7,6 +9,9 @@ from twin.pipeline.kernel import LANES, iteration_ns
 from twin.pipeline.operation_order import operations
 from twin.pipeline.pipeline import Pipeline, warmup_depths
 from twin.pipeline.reference_simulator import simulate
+
+EXAMPLES = int(os.environ.get("TWIN_FUZZ", "300"))
+"""Pipelines of the longest comparison; `make fuzz` tries 1,000."""
 
 
 def single(
@@ -40,7 +45,7 @@ def pipelines(draw: st.DrawFn) -> Pipeline:
 
 
 @given(pipelines())
-@settings(max_examples=1000, deadline=None)
+@settings(max_examples=EXAMPLES, deadline=None)
 def test_the_kernel_equals_the_event_simulation_exactly(pipeline: Pipeline) -> None:
     assert iteration_ns(pipeline)[0] == simulate(pipeline).iteration_ns
 
