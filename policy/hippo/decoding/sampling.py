@@ -8,7 +8,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from policy.hippo.decoding.autoregressive import DecoderInput, decode, head_weights, sample_rows
+from policy.hippo.decoding.autoregressive import decode, head_weights, sample_rows
+from policy.hippo.decoding.step_heads import DecoderInput
 from policy.hippo.networks.lower_agent import ChoiceLikelihood, LowerAgent, likelihood
 from policy.hippo.networks.upper_agent import Encoded, UpperAgent
 from policy.hippo.tables.features import choice_features
