@@ -20,7 +20,7 @@ from policy.hippo.decoding.step_heads import (
     ChoiceTables,
     DecoderInput,
     HeadWeights,
-    Scratch,
+    StepScratch,
     draw,
     fill_context,
     fill_domain_logits,
@@ -117,7 +117,7 @@ def _decode(weights, given, masks, tables, knob, uniform, plans):  # type: ignor
     """Fills `plans` as `decode` returns them, with K steps; returns the most steps of a plan."""
     batch, k = given.begin.shape
     n_layers, h, q_most = masks.limit.shape[3] - 1, given.domain.shape[2], tables.pp.shape[2]
-    scratch = Scratch(
+    scratch = StepScratch(
         np.empty(2 * h, np.float32),
         np.empty(h, np.float32),
         np.empty((TOGETHER, h), np.float32),

@@ -68,7 +68,7 @@ class ChoiceTables(NamedTuple):
     layer: Float  # (N + 1, N, LAYER) of taking l of the layers left, see `_layer_table`
 
 
-class Scratch(NamedTuple):
+class StepScratch(NamedTuple):
     """Room for what a step computes, so that no array is made or counted while plans are built."""
 
     context: Float  # (2 h,) of both step heads
