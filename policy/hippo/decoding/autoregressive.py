@@ -1,9 +1,9 @@
 """Autoregressive decoding of plans, share by share from the last to the first, in compiled code.
 
 A share is three choices (domain, number of layers, inner configuration), each under the exact mask of the
-partial plan and scored by a head of the agents. Compiled, a step takes microseconds; as many small tensor
-operations it would take far longer. The same heads in torch (`policy.hippo.networks.upper_agent`,
-`policy.hippo.networks.lower_agent`) serve learning; tested equal.
+partial plan and scored by a head of the agents (`policy.hippo.decoding.step_heads`). Compiled, a step takes
+microseconds; as many small tensor operations it would take far longer. The same heads in torch
+(`policy.hippo.networks.upper_agent`, `policy.hippo.networks.lower_agent`) serve learning; tested equal.
 """
 
 from functools import lru_cache
