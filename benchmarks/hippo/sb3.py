@@ -99,11 +99,11 @@ class Plain(UpperAgent):
     what is not legal is masked.
     """
 
-    def layer_logits(self, state: Any, partial: Any, context: Any, domain: Any, sizes: Sizes) -> Any:
-        n, count = sizes.n_layers, len(domain)
+    def layer_logits(self, own: Any, sizes: Sizes) -> Any:
+        n, count = sizes.n_layers, len(own)
         legal = sizes.share * n + sizes.layers
         features = torch.zeros(count * n, sizes.features.shape[1]).index_copy(0, legal, sizes.features)
         every = Sizes(torch.arange(count).repeat_interleave(n), torch.arange(n).repeat(count), features, n)
-        logits = super().layer_logits(state, partial, context, domain, every)
+        logits = super().layer_logits(own, every)
         closed = torch.ones(count * n, dtype=torch.bool).index_fill(0, legal, False)
         return logits.masked_fill(closed.reshape(count, n), MASKED)

@@ -5,14 +5,21 @@ under the changing networks in minibatches. Only legal layer counts are scored. 
 action is to move: the shares of a held plan were never executed.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
 from policy.hippo.decoding.sampling import Actions, Choices, inner_features, prefixes
 from policy.hippo.networks.lower_agent import LowerAgent, likelihood
-from policy.hippo.networks.upper_agent import Partial, Sizes, UpperAgent, layer_features, scalars
+from policy.hippo.networks.upper_agent import (
+    Partial,
+    Sizes,
+    UpperAgent,
+    domain_features,
+    layer_features,
+    scalars,
+)
 from policy.hippo.tables.observation import Observation
 
 
@@ -84,9 +91,11 @@ def teacher_forcing_batch(
         observation.knobs[row, actions.knob[row]],
         scalars(left, used, last, n_layers),
         last,
-        open_.sum(2) / n_layers,
-        open_[shares, :, (left - 1).clamp(min=0)].float(),
-    )
+        domain_features(
+            observation.edges, row, last, open_.sum(2) / n_layers,
+            open_[shares, :, (left - 1).clamp(min=0)].float(),
+        ),
+    )  # fmt: skip
     top = (legal * torch.arange(1, n_layers + 1)).amax(1) if len(row) else left
     at = row[share], domain[share]
     begin, end, pace = (getattr(observation, name)[at] for name in ("begin", "end", "pace"))
@@ -104,22 +113,27 @@ def evaluate_actions(
     upper: UpperAgent, lower: LowerAgent | None, batch: TeacherForcingBatch
 ) -> ActionEvaluation:
     """Evaluates all actions of the batch under both levels; without `lower` its part is 0."""
-    observation, row = batch.observation, batch.partial.row
-    state = upper.encode(observation)
-    go = likelihood(upper.go_logits(state, observation.may_hold), batch.go)
-    knob = likelihood(upper.knob_logits(state, observation), batch.knob)
-    moved, value = batch.go.to(state.graph), upper.value(state)
-    log_prob, entropy = go.log_prob + moved * knob.log_prob, go.entropy + moved * knob.entropy
+    observation, partial = batch.observation, batch.partial
+    state = upper.embed(observation)
+    go, value = likelihood(upper.go_logits(state, observation.may_hold), batch.go), upper.value(state)
     none = torch.zeros_like(value)
-    if len(row) == 0:
-        return ActionEvaluation(log_prob, entropy, value, none, none)
-    context = upper.context(state, batch.partial)
-    first = likelihood(upper.domain_logits(state, batch.partial, context), batch.domain)
-    second = likelihood(
-        upper.layer_logits(state, batch.partial, context, batch.domain, batch.sizes), batch.layers - 1
-    )
-    log_prob = log_prob.index_add(0, row, first.log_prob + second.log_prob)
-    entropy = entropy.index_add(0, row, first.entropy + second.entropy)
+    moved = batch.go.nonzero().squeeze(1)  # what was held has no plan
+    if len(moved) == 0:
+        return ActionEvaluation(go.log_prob, go.entropy, value, none, none)
+    state, row = state.rows(moved), partial.row
+    legal = observation.knob_mask[moved]
+    knob = likelihood(upper.knob_logits(state, observation.knobs[moved], legal), batch.knob[moved])
+    plans = replace(partial, row=(batch.go.cumsum(0) - 1)[row])
+    context = upper.step_context(state, plans)
+    first = likelihood(upper.domain_logits(state, plans, context), batch.domain)
+    own = upper.layer_context(state, plans, context, batch.domain)
+    second = likelihood(upper.layer_logits(own, batch.sizes), batch.layers - 1)
+
+    def total(of_go: Tensor, of_knob: Tensor, of_shares: Tensor) -> Tensor:
+        return of_go.index_add(0, moved, of_knob).index_add(0, row, of_shares)
+
+    log_prob = total(go.log_prob, knob.log_prob, first.log_prob + second.log_prob)
+    entropy = total(go.entropy, knob.entropy, first.entropy + second.entropy)
     if lower is None:
         return ActionEvaluation(log_prob, entropy, value, none, none)
     third = likelihood(lower.logits(batch.inner, batch.legal)[0], batch.choice)

@@ -8,7 +8,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from policy.hippo.decoding.autoregressive import DecoderInput, decode, head_weights, sample_rows
+from policy.hippo.decoding.autoregressive import decode, head_weights, sample_rows
+from policy.hippo.decoding.step_heads import DecoderInput
 from policy.hippo.networks.lower_agent import ChoiceLikelihood, LowerAgent, likelihood
 from policy.hippo.networks.upper_agent import Encoded, UpperAgent
 from policy.hippo.tables.features import choice_features
@@ -95,7 +96,7 @@ def sample(
     with torch.no_grad():  # not inference mode: learning uses the actions
         state = upper.encode(observation) if state is None else state
         go_logits = upper.go_logits(state, observation.may_hold).numpy()
-        knob_logits = upper.knob_logits(state, observation).numpy()
+        knob_logits = upper.knob_logits(state, observation.knobs, observation.knob_mask).numpy()
         first, second = np.ascontiguousarray(uniform[:, :2].T)
         go, go_log_prob = sample_rows(go_logits, first)
         knob, knob_log_prob = sample_rows(knob_logits, second)

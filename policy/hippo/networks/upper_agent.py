@@ -5,12 +5,14 @@ one network serves every cluster and model.
 """
 
 from dataclasses import dataclass, fields
+from typing import Self
 
 import torch
 from torch import Tensor, nn
 
 from policy.hippo.networks.encoder import GraphEncoder
 from policy.hippo.networks.hippo_config import GnnConfig
+from policy.hippo.networks.layer_scores import LayerScores
 from policy.hippo.tables.observation import EDGE, GLOBAL, KNOB, NODE, Observation
 
 SPLITS = 8
@@ -20,19 +22,25 @@ MASKED = -1e9
 
 
 @dataclass(frozen=True, eq=False)
-class Encoded:
-    """Embeddings of B situations, used by every head."""
+class Embedded:
+    """Embeddings of B situations."""
 
     hidden: Tensor  # (B, K, h)
     graph: Tensor  # (B, h)
+
+    def rows(self, index: Tensor) -> Self:
+        """Returns the situations `index` (R,)."""
+        return type(self)(*(getattr(self, field.name)[index] for field in fields(self)))
+
+
+@dataclass(frozen=True, eq=False)
+class Encoded(Embedded):
+    """The same with the inputs of the heads of a step for every domain, as decoding needs them."""
+
     edges: Tensor  # (B, K, K, h) of the link i -> j at [b, i, j]
     domain: Tensor  # (B, K, h) input of the domain head
     last: Tensor  # (B, K, h) input of the domain head for the domain placed last
     layer: Tensor  # (B, K, h) input of the layer head
-
-    def rows(self, index: Tensor) -> "Encoded":
-        """Returns the situations `index` (R,)."""
-        return Encoded(*(getattr(self, field.name)[index] for field in fields(self)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,12 +51,7 @@ class Partial:
     knob: Tensor  # (R, KNOB) features of the chosen knob
     scalars: Tensor  # (R, SCALARS), see `scalars`
     last: Tensor  # (R,) domain placed last, -1 at the first step
-    room: Tensor  # (R, K) share of the layer counts that are legal for each domain
-    finish: Tensor  # (R, K) 1 where the domain may take all layers left
-
-    def last_index(self, k: int) -> Tensor:
-        """Index (R,) of the domain placed last among all B K domains; arbitrary at the first step."""
-        return self.row * k + self.last.clamp(min=0)
+    domains: Tensor  # (R, K, 2 EDGE + 3), see `domain_features`
 
     def take(self, index: Tensor, row: Tensor) -> "Partial":
         """Returns the plans `index`, of the situations `row`."""
@@ -86,72 +89,84 @@ class UpperAgent(nn.Module):
         self.layer_out = nn.Linear(h, 1)
         self.start = nn.Parameter(torch.zeros(h))
 
-    def encode(self, observation: Observation) -> Encoded:
+    def embed(self, observation: Observation) -> Embedded:
         """Returns the embeddings of B situations."""
         hidden, pooled = self.encoder(observation.nodes, observation.edges)
-        pairs = torch.cat([observation.edges, observation.edges.transpose(1, 2)], dim=-1)
-        graph = self.graph(torch.cat([pooled, observation.globals], dim=-1))
-        heads = (self.domain_own(hidden), self.domain_last(hidden), self.layer_own(hidden))
-        return Encoded(hidden, graph, self.edge(pairs), *heads)
+        return Embedded(hidden, self.graph(torch.cat([pooled, observation.globals], dim=-1)))
 
-    def value(self, state: Encoded) -> Tensor:
+    def encode(self, observation: Observation) -> Encoded:
+        """Returns the embeddings of B situations with the inputs of the heads of a step."""
+        state = self.embed(observation)
+        pairs = torch.cat([observation.edges, observation.edges.transpose(1, 2)], dim=-1)
+        heads = (part(state.hidden) for part in (self.domain_own, self.domain_last, self.layer_own))
+        return Encoded(state.hidden, state.graph, self.edge(pairs), *heads)
+
+    def value(self, state: Embedded) -> Tensor:
         """Expected discounted reward, (B,)."""
         return torch.as_tensor(self.value_head(state.graph).squeeze(-1))
 
-    def go_logits(self, state: Encoded, may_hold: Tensor) -> Tensor:
+    def go_logits(self, state: Embedded, may_hold: Tensor) -> Tensor:
         """Logits (B, 2) of hold and move; hold is masked without a legal running plan."""
         logits = self.go(state.graph)
         closed = torch.stack([~may_hold, torch.zeros_like(may_hold)], dim=-1)
         return torch.as_tensor(logits.masked_fill(closed, MASKED))
 
-    def knob_logits(self, state: Encoded, observation: Observation) -> Tensor:
-        """Logits (B, C) over (dp, micro-batch size)."""
-        mixed = torch.relu(self.knob_context(state.graph).unsqueeze(1) + self.knob_own(observation.knobs))
+    def knob_logits(self, state: Embedded, knobs: Tensor, legal: Tensor) -> Tensor:
+        """Logits (B, C) over (dp, micro-batch size), of features (B, C, KNOB) and the mask (B, C)."""
+        mixed = torch.relu(self.knob_context(state.graph).unsqueeze(1) + self.knob_own(knobs))
         logits = self.knob_out(mixed).squeeze(-1)
-        return torch.as_tensor(logits.masked_fill(~observation.knob_mask, MASKED))
+        return torch.as_tensor(logits.masked_fill(~legal, MASKED))
 
-    def context(self, state: Encoded, partial: Partial) -> tuple[Tensor, Tensor]:
-        """Input that both step heads share (R, 2 h), and the links to the domain placed last (R, K, h)."""
+    def step_context(self, state: Embedded, partial: Partial) -> Tensor:
+        """Input that both step heads share (R, 2 h)."""
         graph = self.step_graph(state.graph).index_select(0, partial.row)
-        shared = graph + self.step_knob(partial.knob) + self.step_scalar(partial.scalars)
-        k, h = state.domain.shape[1:]
-        # [b, j, i]: the link i -> j; zero at the first step.
-        links = state.edges.transpose(1, 2).reshape(-1, k, h).index_select(0, partial.last_index(k))
-        return shared, links.masked_fill((partial.last < 0)[:, None, None], 0.0)
+        return torch.as_tensor(graph + self.step_knob(partial.knob) + self.step_scalar(partial.scalars))
 
-    def domain_logits(self, state: Encoded, partial: Partial, context: tuple[Tensor, Tensor]) -> Tensor:
+    def domain_logits(self, state: Embedded, partial: Partial, context: Tensor) -> Tensor:
         """Logits (R, K) of the domain that precedes the last one placed."""
-        shared, links = context
-        k, h = links.shape[1:]
-        last = state.last.reshape(-1, h).index_select(0, partial.last_index(k))
+        k, h = state.hidden.shape[1:]
+        last = partial.row * k + partial.last.clamp(min=0)  # arbitrary at the first step
+        last = self.domain_last(state.hidden.reshape(-1, h).index_select(0, last))
         after = torch.where((partial.last < 0).unsqueeze(-1), self.start, last)
-        mixed = (
-            (shared[:, :h] + after).unsqueeze(1)
-            + state.domain.index_select(0, partial.row)
-            + self.domain_room(torch.stack([partial.room, partial.finish], dim=-1))
-            + links
-        )
-        logits = self.domain_out(torch.relu(mixed)).squeeze(-1)
-        return torch.as_tensor(logits.masked_fill(partial.room == 0, MASKED))
+        weight = torch.cat([self._link_weight(), self.domain_room.weight], dim=1)
+        mixed = nn.functional.linear(partial.domains, weight, self.domain_room.bias)
+        mixed += self.domain_own(state.hidden).index_select(0, partial.row)
+        mixed += (context[:, :h] + after).unsqueeze(1)
+        logits = self.domain_out(mixed.relu_()).squeeze(-1)
+        return torch.as_tensor(logits.masked_fill(partial.domains[:, :, -2] == 0, MASKED))
 
-    def layer_logits(
-        self,
-        state: Encoded,
-        partial: Partial,
-        context: tuple[Tensor, Tensor],
-        domain: Tensor,
-        sizes: Sizes,
-    ) -> Tensor:
-        """Logits (R, N) of the number of layers of the `domain` (R,); entry l - 1 is l layers."""
-        shared, links = context
-        k, h = links.shape[1:]
-        link = links.reshape(-1, h).index_select(0, torch.arange(len(domain)) * k + domain)
-        own = shared[:, h:] + state.layer.reshape(-1, h).index_select(0, partial.row * k + domain) + link
-        counts = self.layer_count(sizes.features)
-        legal = self.layer_out(torch.relu(own.index_select(0, sizes.share) + counts)).squeeze(-1)
-        logits = legal.new_full((len(domain) * sizes.n_layers,), MASKED)
+    def layer_context(self, state: Embedded, partial: Partial, context: Tensor, domain: Tensor) -> Tensor:
+        """Input of the layer head for the `domain` (R,) of each share, (R, h)."""
+        k, h = state.hidden.shape[1:]
+        hidden = state.hidden.reshape(-1, h).index_select(0, partial.row * k + domain)
+        link = partial.domains[torch.arange(len(domain)), domain, :-2]
+        own = context[:, h:] + self.layer_own(hidden)
+        return own + nn.functional.linear(link, self._link_weight())
+
+    def _link_weight(self) -> Tensor:
+        """Weights (h, 2 EDGE + 1) of `edge` with its bias, for the link to the domain placed last."""
+        return torch.cat([self.edge.weight, self.edge.bias.unsqueeze(1)], dim=1)
+
+    def layer_logits(self, own: Tensor, sizes: Sizes) -> Tensor:
+        """Logits (R, N) of the number of layers, from `layer_context` (R, h); entry l - 1 is l layers."""
+        linear = self.layer_count.weight, self.layer_count.bias, self.layer_out.weight, self.layer_out.bias
+        legal: Tensor = LayerScores.apply(own, *linear, sizes.share, sizes.features)
+        logits = legal.new_full((len(own) * sizes.n_layers,), MASKED)
         flat = logits.index_copy(0, sizes.share * sizes.n_layers + sizes.layers, legal)
-        return torch.as_tensor(flat.reshape(len(domain), sizes.n_layers))
+        return torch.as_tensor(flat.reshape(len(own), sizes.n_layers))
+
+
+def domain_features(edges: Tensor, row: Tensor, last: Tensor, room: Tensor, finish: Tensor) -> Tensor:
+    """Features (R, K, 2 EDGE + 3) of every domain at R steps in the situations `row` (R,).
+
+    The link to the domain placed `last` (R,), both directions, and 1, all 0 at the first step; `room` (R, K),
+    the share of the layer counts that are legal for the domain; `finish` (R, K), 1 where it may take all
+    layers left. `edges` are (B, K, K, EDGE).
+    """
+    to, back = edges[row, :, last.clamp(min=0)], edges[row, last.clamp(min=0)]
+    link = torch.cat([to, back, torch.ones_like(to[:, :, :1])], dim=-1)
+    link = link.masked_fill((last < 0)[:, None, None], 0.0)
+    return torch.cat([link, room.unsqueeze(-1), finish.unsqueeze(-1)], dim=-1)
 
 
 def scalars(left: Tensor, used: Tensor, last: Tensor, n_layers: int) -> Tensor:

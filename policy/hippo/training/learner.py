@@ -206,6 +206,7 @@ class PpoLearner:
     def _loss(self, rollout: Rollout, index: Tensor, advantage: Tensor) -> Loss:
         ppo, flat = self.config.ppo, not self.config.parts.hierarchy
         evaluation = evaluate_actions(self.upper, self.lower if flat else None, rollout.batch.take(index))
+        entropy = evaluation.entropy + evaluation.lower_entropy
         return loss(
             log_prob=evaluation.log_prob + evaluation.lower_log_prob,
             old_log_prob=rollout.log_prob[index],
@@ -213,7 +214,7 @@ class PpoLearner:
             value=evaluation.value,
             old_value=rollout.value[index],
             target=rollout.target[index],
-            entropy=evaluation.entropy + evaluation.lower_entropy,
+            entropy=entropy if ppo.entropy_coef else entropy.detach(),  # else its gradient is 0
             clip_range=ppo.clip_range,
             value_clip=ppo.value_clip,
             value_coef=ppo.value_coef,

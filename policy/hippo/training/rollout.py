@@ -16,7 +16,7 @@ from policy.hippo.env.training_task import TrainingTask
 from policy.hippo.env.vector_env import COMPONENTS, CONSTRAINTS
 from policy.hippo.networks.hippo_config import HiPpoConfig
 from policy.hippo.networks.lower_agent import LowerAgent
-from policy.hippo.networks.upper_agent import Encoded, UpperAgent
+from policy.hippo.networks.upper_agent import Embedded, Encoded, UpperAgent
 from policy.hippo.tables.features import Situation
 from policy.hippo.tables.observation import Observation, stack
 from policy.hippo.training.gae import advantages
@@ -80,8 +80,7 @@ def collect(
         state = _encoded(learner.upper, later)
         after = _value(learner.upper, state)
         if truncated.any():
-            final = _final(info["final_obs"][truncated])
-            after[truncated] = _value(learner.upper, _encoded(learner.upper, final))
+            after[truncated] = _final_value(learner.upper, info["final_obs"][truncated])
         lower.append(learner.learn_lower(task.problem, task.lower_reward, observation, action))
         limited = np.stack([info[f"limited_{name}"] for name in CONSTRAINTS], axis=1)
         figures = {name: info[name] for name in FIGURES}
@@ -108,8 +107,10 @@ def to_tensors(seen: Observed) -> Observation:
     return Observation(**{n: torch.from_numpy(a[:, 0] if n in flat else a) for n, a in arrays.items()})
 
 
-def _final(ended: NDArray[np.object_]) -> Observation:
-    return to_tensors({name: np.stack([one[name] for one in ended]) for name in ended[0]})
+def _final_value(upper: UpperAgent, ended: NDArray[np.object_]) -> Float:
+    final = to_tensors({name: np.stack([one[name] for one in ended]) for name in ended[0]})
+    with torch.no_grad():
+        return _value(upper, upper.embed(final))
 
 
 def _encoded(upper: UpperAgent, observation: Observation) -> Encoded:
@@ -117,7 +118,7 @@ def _encoded(upper: UpperAgent, observation: Observation) -> Encoded:
         return upper.encode(observation)
 
 
-def _value(upper: UpperAgent, state: Encoded) -> Float:
+def _value(upper: UpperAgent, state: Embedded) -> Float:
     with torch.no_grad():
         return np.asarray(upper.value(state).numpy(), dtype=np.float64)
 
