@@ -71,28 +71,22 @@ class DemonstrationSet:
 
 def query_teacher(
     task: TrainingTask,
-    make: Callable[[], Policy],
+    teacher: Policy,
     config: HiPpoConfig,
     count: int,
     progress: Progress,
     stop: Callable[[], bool],
 ) -> Demonstrations | None:
-    """Returns about `count` decisions of the teacher that `make` returns, fewer after `stop`; None without
-    any that the masks allow.
-
-    One copy serves the own weights and one those that are drawn: a teacher remembers what it searched for the
-    last weights alone.
-    """
-    setup, own, drawn = task.setup, make(), make()
-    rng = generator(config.seed, f"lessons-{own.name}-{setup.scenario.name}-{setup.trace_digest}")
+    """Returns about `count` decisions of `teacher`, fewer after `stop`; None without any that the masks
+    allow."""
+    setup = task.setup
+    rng = generator(config.seed, f"lessons-{teacher.name}-{setup.scenario.name}-{setup.trace_digest}")
     found: list[tuple[Observation, Actions]] = []
     for _ in range(-(-count // QUERIES)):
         if stop():
             break
-        weights = _weights(config, task, rng)
-        teacher = own if weights == _own_weights(config, task) else drawn
-        found += _query_sequence(task, teacher, weights, config, rng)
-        progress.advance(min(QUERIES, count), f"demonstrations of {own.name}")
+        found += _query_sequence(task, teacher, config, rng)
+        progress.advance(min(QUERIES, count), f"demonstrations of {teacher.name}")
     return _demonstrations(task.problem, found, torch.ones(len(found)))
 
 
@@ -131,13 +125,10 @@ def _demonstrations(
 
 
 def _query_sequence(
-    task: TrainingTask,
-    teacher: Policy,
-    weights: tuple[float, float, float],
-    config: HiPpoConfig,
-    rng: np.random.Generator,
+    task: TrainingTask, teacher: Policy, config: HiPpoConfig, rng: np.random.Generator
 ) -> list[tuple[Observation, Actions]]:
     period_s, trace, problem = task.setup.scenario.control.period_s, task.training.direct, task.problem
+    weights = _weights(config, task, rng)
     teacher.reset(task.context(weights, rng))
     index, plan, since, found = int(rng.integers(len(trace))), None, 0.0, []
     end = int(trace.segment_end[index])
@@ -160,14 +151,11 @@ def _query_sequence(
     return found
 
 
-def _own_weights(config: HiPpoConfig, task: TrainingTask) -> tuple[float, float, float]:
-    return config.rollout.weights or task.setup.scenario.weights.vector
-
-
 def _weights(config: HiPpoConfig, task: TrainingTask, rng: np.random.Generator) -> tuple[float, float, float]:
     """The scenario's weights half of the time, else drawn as in training."""
+    own = config.rollout.weights or task.setup.scenario.weights.vector
     if config.rollout.weights is not None or rng.random() < 0.5:
-        return _own_weights(config, task)
+        return own
     w = rng.dirichlet(config.rollout.dirichlet)
     return float(w[0]), float(w[1]), float(w[2])
 

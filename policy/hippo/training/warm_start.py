@@ -40,19 +40,15 @@ def collect_demonstrations(
     The search (random proposals, many rounds of refinement) has the horizon and objective of `mpc` and is a
     hundred times cheaper.
     """
-
-    def search() -> Policy:  # new networks, so that a resumed training has equal demonstrations
-        return HiPpo.of(*checkpoint.build(config), SEARCH)
-
+    # New networks, so that a resumed training has equal demonstrations.
+    search = HiPpo.of(*checkpoint.build(config), SEARCH)
     share = -(-config.imitation.searched // len(tasks))
-    queries: list[tuple[TrainingTask, Callable[[], Policy], int]] = [
-        (tasks[0], Mpc, config.imitation.lessons),
-        *((task, search, share) for task in tasks),
-        (tasks[0], PastTeacher, config.imitation.past),
-    ]
+    queries: list[tuple[TrainingTask, Policy, int]] = [(tasks[0], Mpc(), config.imitation.lessons)]
+    queries += [(task, search, share) for task in tasks]
+    queries.append((tasks[0], PastTeacher(), config.imitation.past))
     found = [
-        query_teacher(task, make, config, count, progress, stop)
-        for task, make, count in queries
+        query_teacher(task, teacher, config, count, progress, stop)
+        for task, teacher, count in queries
         if count and not stop()
     ]
     found.append(logged_demonstrations(tasks[0], logged, config.imitation))
