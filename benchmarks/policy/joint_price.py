@@ -1,7 +1,7 @@
 """Whether `joint` gains by a price of a domain that is learned from the past.
 
     nice python -m benchmarks.policy.joint_price --store .twin --keep .twin/joint-price.jsonl
-        [--prices 0.02,0.01,0.005,0] [--past 5] [--worlds 0,1]
+        [--prices 0.3,0.1,...] [--past 5,6,7,8,9] [--worlds 0,1,2,3,4]
 
 What a domain more must bring while other jobs may still come is the one constant of `joint` that stands for
 the future. A trial is a price: it runs on draws of jobs that no test has, over links of the end of the
@@ -68,9 +68,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--store", type=Path, required=True)
     parser.add_argument("--keep", type=Path, required=True)
-    parser.add_argument("--prices", default="0.02,0.01,0.005,0")
-    parser.add_argument("--past", default="5", help="draws of jobs that prices are learned on")
-    parser.add_argument("--worlds", default="0,1", help="draws of jobs that the learned price is tested on")
+    parser.add_argument("--prices", default="0.3,0.1,0.02,0.01,0.005,0")
+    parser.add_argument("--past", default="5,6,7,8,9", help="draws of jobs that prices are learned on")
+    parser.add_argument("--worlds", default="0,1,2,3,4", help="draws that the learned price is tested on")
     asked = parser.parse_args()
     past, worlds = ([int(one) for one in text.split(",")] for text in (asked.past, asked.worlds))
     assert not set(past) & set(worlds), "what is tested must not be learned from"

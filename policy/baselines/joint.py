@@ -31,7 +31,8 @@ from twin.estimation.estimator import Estimator
 class Sharing:
     """The constants of the joint choice."""
 
-    price: float = 0.1  # of the GPUs of a mean domain, as a share of a job's best rate
+    price: float = 0.2  # of the GPUs of a mean domain, as a share of a job's best rate
+    """The one of seven that trains most over past draws (`benchmarks/policy/joint_price.py`)."""
 
 
 class Joint(Mpc):
