@@ -274,7 +274,7 @@ def _described(paths: _Paths, fixed: BestFixedPlan, *, exact: bool, ceiling: flo
         usd, busy_s = usd + run * each_usd, busy_s + run * each_s
         if n:
             moved = estimator.move(paths.on_leg[n - 1].plan, family.plan, open_links(estimator.cluster.size))
-            usd += egress_usd(estimator, moved.bytes)
+            usd += float(egress_usd(estimator, moved.bytes))
     assert paths.kept is not None
     kept, never_left = paths.kept
     per_iteration_tokens = estimator.tokens_per_iteration * (1 + ROUNDING)

@@ -53,7 +53,7 @@ class BreakEvenRule:
             return True
         move = self._estimator.move(view.plan, plan, self._bulk_links)
         pause = COST_FACTOR * pause_s(self._estimator, move, self._restart_s)
-        usd = COST_FACTOR * egress_usd(self._estimator, move.bytes)
+        usd = COST_FACTOR * float(egress_usd(self._estimator, move.bytes))
         if pause == 0 and usd == 0:
             return True
         lasted_s = np.diff([ns / NS_PER_S for ns, _ in self._history])

@@ -202,12 +202,13 @@ class PlanComparison:
         if all(plan.sync is None for plan in (*old, *new)) and not any(plan.routes for plan in new):
             seconds, moved = moves(estimator, old, new, links)
             pauses = np.where(seconds > 0, seconds - estimator.restart_s + self.restart_s, 0.0)
-            prices = np.array(estimator.cluster.usd_per_gb)
-            off = moved * ~np.eye(len(prices), dtype=np.bool_) * prices
-            return np.stack([pauses, off.reshape(*seconds.shape, -1).sum(axis=2) / GB])
+            return np.stack([pauses, egress_usd(estimator, moved)])
         found = [[estimator.move(one, plan, links) for plan in new] for one in old]
         each = [
-            [(pause_s(estimator, move, self.restart_s), egress_usd(estimator, move.bytes)) for move in row]
+            [
+                (pause_s(estimator, move, self.restart_s), float(egress_usd(estimator, move.bytes)))
+                for move in row
+            ]
             for row in found
         ]
         return np.array(each).transpose(2, 0, 1)
@@ -246,8 +247,9 @@ def _per_iteration(
     return estimate.utilisation * estimate.iter_s, estimate.usd
 
 
-def egress_usd(estimator: Estimator, moved: Matrix) -> float:
-    """Returns the price of bytes between domains (K, K); the diagonal is traffic inside and free."""
+def egress_usd(estimator: Estimator, moved: Matrix) -> NDArray[np.float64]:
+    """Returns the price of bytes between domains (..., K, K); the diagonal is traffic inside and free."""
     prices = np.array(estimator.cluster.usd_per_gb)
-    off = moved * ~np.eye(len(moved), dtype=np.bool_)
-    return float((off * prices).sum() / GB)
+    off = moved * ~np.eye(len(prices), dtype=np.bool_) * prices
+    usd: NDArray[np.float64] = off.reshape(*moved.shape[:-2], -1).sum(axis=-1) / GB
+    return usd
