@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ingest.core.compiled import njit_inner
+from policy.hippo.networks.layer_scores import NOTHING
 from policy.hippo.networks.lower_agent import MASKED
 from policy.hippo.tables.observation import CHOICE
 
@@ -17,8 +18,6 @@ TOGETHER = 4
 """Rows whose sums are computed side by side."""
 LOWEST = -746.0
 """Its exponential and those of smaller numbers, such as `MASKED`, are 0."""
-NOTHING = 1e-20
-"""Features below it add nothing in 32 bits, and their products are slow subnormals."""
 
 Float = NDArray[np.float32]
 Int = NDArray[np.int64]
