@@ -121,7 +121,7 @@ def cell(title: str, seed: int, store: Path, only: Sequence[str], as_it_ships: b
             (point.stage, point.metrics["validation_score"]) for point in done.curve
             if "validation_score" in point.metrics
         ],
-        "bound": bound.tokens / tokens, "kept": bound.kept_tokens / tokens, "problems": problems,
+        "bound": bound.tokens / tokens, "problems": problems,
         "runs": {
             who: [one.iterations, one.totals["egress_usd"], one.seconds]
             for who, one in (found | hindsight).items()

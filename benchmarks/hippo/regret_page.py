@@ -145,15 +145,12 @@ def page(found: dict[str, list[Json]]) -> str:
 
     def cause_rows() -> Iterator[tuple[str, ...]]:
         for title, group in found.items():
-            own, path, kept = (
-                None if (of := regrets(group, who)) is None else of.mean
-                for who in (ours(group)[0], PATH, KEPT)
-            )
-            known = [one for one in (path, kept) if one is not None]
-            if own is not None and known:
-                least = min(known)
-                cells = (own, path, kept, least, own - least)
-                yield title, *("-" if one is None else f"{round(one, 1) + 0.0:.1f}" for one in cells)
+            means = [regrets(group, who) for who in (ours(group)[0], PATH, KEPT)]
+            own, *hindsight = [None if one is None else one.mean for one in means]
+            least = min((one for one in hindsight if one is not None), default=None)
+            if own is not None and least is not None:
+                parts = (own, *hindsight, least, own - least)
+                yield title, *("-" if one is None else f"{round(one, 1) + 0.0:.1f}" for one in parts)
 
     def training_rows() -> Iterator[tuple[str, ...]]:
         for title, group in found.items():
