@@ -35,9 +35,7 @@ class DryRun(Body):
 
     job: Annotated[str, Field(max_length=200)] = ""  # the one of several that is asked about
     links: Annotated[list[LinkSupposed], Field(max_length=4096)] = Field(default_factory=list)
-    gpus: Gpus = Field(
-        default_factory=dict
-    )
+    gpus: Gpus = Field(default_factory=dict)
 
 
 class Admission(Body):
@@ -49,9 +47,7 @@ class Admission(Body):
     )  # keys of `job` in a scenario that differ from its own
     tokens: Tokens | None = None  # that it is to train
     present_job_tokens_left: Tokens | None = None
-    gpus: Gpus = Field(
-        default_factory=dict
-    )
+    gpus: Gpus = Field(default_factory=dict)
     plan: Json | None = None  # one for the job, whose iteration is timed beside
 
 

@@ -94,7 +94,13 @@ def test_requests_from_the_border_leave_the_service_alive_and_its_log_sound(
                 one.method, one.path, params=one.query, headers=one.head, content=one.content(session)
             )
             answers[f"{answer.status_code // 100}xx"] += 1
-            assert answer.status_code < 500, (one.method, one.path, one.query, answer.text, str(one.body)[:2000])
+            assert answer.status_code < 500, (
+                one.method,
+                one.path,
+                one.query,
+                answer.text,
+                str(one.body)[:2000],
+            )
             assert len(answer.content) < 2**21
         assert client.get("/health").status_code == 200 and session.failure is None
         batches += 1
