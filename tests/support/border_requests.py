@@ -1,8 +1,8 @@
-"""Requests to a service, from its OpenAPI document and from the border of what that allows, for hypothesis.
+"""Requests to a service, from its OpenAPI document and from the border of what that allows.
 
-A body is drawn as JSON values in which `Now`, `RunningPlan` and `WaitingOrder` stand for what is known only when
-it is sent. Most bodies fit their schema, so that they come far; in some a value is from the border or of another
-type, and some are no JSON at all.
+Hypothesis draws a body as JSON values. `Now`, `RunningPlan` and `WaitingOrder` in it stand for what is known
+only when it is sent. Most bodies fit their schema, so that they come far; in some a value is from the border
+or of another type, and some are no JSON at all.
 """
 
 import json
@@ -17,9 +17,29 @@ from service.session.session import Session
 
 Json = dict[str, Any]
 NUMBERS = (
-    5e-324, -5e-324, 2.2e-308, 1e-9, 0, -0.0, 0.5, 1, 1.0, 1e15, 1e15 + 1, 1e308, math.inf, -math.inf, math.nan, 2**31,
-    2**53, 2**63 - 1, 2**63, 2**64, 10**400, -1,
-)  # fmt: skip
+    5e-324,
+    -5e-324,
+    2.2e-308,
+    1e-9,
+    0,
+    -0.0,
+    0.5,
+    1,
+    1.0,
+    1e15,
+    1e15 + 1,
+    1e308,
+    math.inf,
+    -math.inf,
+    math.nan,
+    2**31,
+    2**53,
+    2**63 - 1,
+    2**63,
+    2**64,
+    10**400,
+    -1,
+)
 LONG = "x" * 1_000_000
 TEXTS = ("", "d0", "d1", "D0", "d9", "\x00", "\ud800", "é\u202e", "null", "../x", LONG)
 NAMES = ("d0", "d1", "d2")
@@ -118,9 +138,11 @@ def _fitting(schema: Json, definitions: Json) -> st.SearchStrategy[Any]:
             return st.none()
         case "array":
             items = [of_schema(one, definitions) for one in schema.get("prefixItems", ())]
-            return st.tuples(*items).map(list) if items else st.lists(
-                of_schema(schema.get("items", {}), definitions), max_size=3
-            )  # fmt: skip
+            return (
+                st.tuples(*items).map(list)
+                if items
+                else st.lists(of_schema(schema.get("items", {}), definitions), max_size=3)
+            )
         case "string":
             return st.sampled_from((*NAMES, "llama2-7b", "gpt2-1.5b")) | st.sampled_from((*NAMES, *TEXTS))
         case "object":
@@ -151,61 +173,159 @@ def _object(schema: Json, definitions: Json) -> st.SearchStrategy[Json]:
 
 PLAN_CHANGES = st.dictionaries(
     st.sampled_from(
-        ("p2p", "recompute", "schedule", "zero", "extra_warmup", "dp", "micro_batch", "micro_batches", "routes", "sync",
-         "chunks", "ep", "context_parallel", "sequence_parallel", "shares", "unknown")
+        (
+            "p2p",
+            "recompute",
+            "schedule",
+            "zero",
+            "extra_warmup",
+            "dp",
+            "micro_batch",
+            "micro_batches",
+            "routes",
+            "sync",
+            "chunks",
+            "ep",
+            "context_parallel",
+            "sequence_parallel",
+            "shares",
+            "unknown",
+        )
     ),
     st.sampled_from(
-        ("Blocking", "blocking", "overlapped", "rendezvous", "x", "1f1b", "gpipe", "zb-h1", "full", "none", "selective",
-         0, 1, 2, 3, 4, 8, -1, True, False, 10**18, 10**7, 2**63, 5e-324, None, [], [[0, 2, 1]], {}, {"inner_steps": 4})
-    ) | anything,
+        (
+            "Blocking",
+            "blocking",
+            "overlapped",
+            "rendezvous",
+            "x",
+            "1f1b",
+            "gpipe",
+            "zb-h1",
+            "full",
+            "none",
+            "selective",
+            0,
+            1,
+            2,
+            3,
+            4,
+            8,
+            -1,
+            True,
+            False,
+            10**18,
+            10**7,
+            2**63,
+            5e-324,
+            None,
+            [],
+            [[0, 2, 1]],
+            {},
+            {"inner_steps": 4},
+        )
+    )
+    | anything,
     max_size=2,
-)  # fmt: skip
+)
 links = st.fixed_dictionaries(
-    {"kind": st.just("link"), "epoch_ns": st.just(Now()), "src": st.sampled_from(NAMES), "dst": st.sampled_from(NAMES),
-     "bandwidth_bps": st.sampled_from((0, 0, 1, 1, 1, 1.5, 1e3, 1e9, 2e9, 1e12, 1e15, 0.999, 5e-324, math.inf))},
+    {
+        "kind": st.just("link"),
+        "epoch_ns": st.just(Now()),
+        "ends": st.permutations(NAMES),
+        "bandwidth_bps": st.sampled_from(
+            (0, 0, 1, 1, 1, 1.5, 1e3, 1e9, 2e9, 1e12, 1e15, 0.999, 5e-324, math.inf)
+        ),
+    },
     optional={"latency_s": st.sampled_from((0, None, 1e-9, 0.05, 1.0, 1e7, 5e-324))},
-)  # fmt: skip
+).map(lambda item: {**item, "src": item["ends"][0], "dst": item["ends"][1]})
 steps = st.fixed_dictionaries(
-    {"kind": st.just("step"), "epoch_ns": st.just(Now()), "step": st.integers(0, 2**53 + 1),
-     "seconds": st.sampled_from((1e-9, 1e-3, 1, 10.0, 1e7, 5e-324, 1e308))},
+    {
+        "kind": st.just("step"),
+        "epoch_ns": st.just(Now()),
+        "step": st.integers(0, 2**53 + 1),
+        "seconds": st.sampled_from((1e-9, 1e-3, 1, 10.0, 1e7, 5e-324, 1e308)),
+    },
     optional={
-        "compute_s": st.dictionaries(st.sampled_from(NAMES), st.sampled_from((0, 1e-9, 1, 1e7, 5e-324)), max_size=3),
-        "sent": st.lists(st.tuples(st.sampled_from(NAMES), st.sampled_from(NAMES), st.sampled_from((0, 1, 2**53)),
-                                   st.sampled_from((0, 1e-9, 1e7))).map(list), max_size=2),
+        "compute_s": st.dictionaries(
+            st.sampled_from(NAMES), st.sampled_from((0, 1e-9, 1, 1e7, 5e-324)), max_size=3
+        ),
+        "sent": st.lists(
+            st.tuples(
+                st.sampled_from(NAMES),
+                st.sampled_from(NAMES),
+                st.sampled_from((0, 1, 2**53)),
+                st.sampled_from((0, 1e-9, 1e7)),
+            ).map(list),
+            max_size=2,
+        ),
         "memory_peak_bytes": st.sampled_from((0, 2**40, 2**53, 2**64)),
     },
-)  # fmt: skip
+)
 machines = st.fixed_dictionaries(
     {"kind": st.just("domain"), "epoch_ns": st.just(Now()), "domain": st.sampled_from(NAMES)},
     optional={"gpus": st.integers(0, 5), "slowdown": st.sampled_from((0.01, 1, 1.3, 1000, 5e-324, 1e9))},
 )
 plans = st.fixed_dictionaries(
-    {"kind": st.just("plan"), "epoch_ns": st.just(Now()), "state": st.just("running"),
-     "plan": st.just(RunningPlan()) | PLAN_CHANGES.map(RunningPlan)}
+    {
+        "kind": st.just("plan"),
+        "epoch_ns": st.just(Now()),
+        "state": st.just("running"),
+        "plan": st.just(RunningPlan()) | PLAN_CHANGES.map(RunningPlan),
+    }
 ) | st.fixed_dictionaries(
-    {"kind": st.just("plan"), "epoch_ns": st.just(Now()), "state": st.sampled_from(("applied", "refused")),
-     "order": st.just(WaitingOrder()) | st.sampled_from((0, 2**53, -1))},
+    {
+        "kind": st.just("plan"),
+        "epoch_ns": st.just(Now()),
+        "state": st.sampled_from(("applied", "refused")),
+        "order": st.just(WaitingOrder()) | st.sampled_from((0, 2**53, -1)),
+    },
     optional={"pause_s": st.sampled_from((0, 1e-9, 5.0, 1e7, 5e-324)), "reason": st.sampled_from(TEXTS)},
-)  # fmt: skip
+)
 observations = st.one_of(links, links, steps, machines, plans)
 submitted = st.fixed_dictionaries(
-    {"kind": st.just("submit"), "id": st.sampled_from(("a", "b", "c", "../x")), "gpus": st.integers(0, 5),
-     "estimate_s": st.sampled_from((1, 60.0, 8_640_000, 5e-324, 1e300))},
-)  # fmt: skip
+    {
+        "kind": st.just("submit"),
+        "id": st.sampled_from(("a", "b", "c", "../x")),
+        "gpus": st.integers(0, 5),
+        "estimate_s": st.sampled_from((1, 60.0, 8_640_000, 5e-324, 1e300)),
+    },
+)
 jobs = submitted | st.fixed_dictionaries(
-    {"kind": st.sampled_from(("start", "start", "end", "cancel")), "id": st.sampled_from(("a", "b", "c", "../x"))},
+    {
+        "kind": st.sampled_from(("start", "start", "end", "cancel")),
+        "id": st.sampled_from(("a", "b", "c", "../x")),
+    },
     optional={"gpus": st.sampled_from((1, 1, 4, 5, {"d0": 1}, {"d0": 4}, {}, 2**63))},
-)  # fmt: skip
+)
 JUNK = (
-    b"", b"{", b"[" * DEEP, b'{"a":' * DEEP, b'"' + b"x" * 1_000_000 + b'"', b"\xff\xfe\x00", b"\x00", b"null", b"1e999",
-    b'"\\ud800"', b"[NaN]", b"\xef\xbb\xbf[]", "[{}]".encode("utf-16"), '{"mode":"hold"}'.encode("utf-32"),
-    '{"mode":"shadow","reason":"é"}'.encode("latin-1"), b'{"mode":"hold","mode":"shadow"}', b"[" + b"{}," * 1000 + b"{}]",
+    b"",
+    b"{",
+    b"[" * DEEP,
+    b'{"a":' * DEEP,
+    b'"' + b"x" * 1_000_000 + b'"',
+    b"\xff\xfe\x00",
+    b"\x00",
+    b"null",
+    b"1e999",
+    b'"\\ud800"',
+    b"[NaN]",
+    b"\xef\xbb\xbf[]",
+    "[{}]".encode("utf-16"),
+    '{"mode":"hold"}'.encode("utf-32"),
+    '{"mode":"shadow","reason":"é"}'.encode("latin-1"),
+    b'{"mode":"hold","mode":"shadow"}',
+    b"[" + b"{}," * 1000 + b"{}]",
     b"--b\r\nContent-Disposition: form-data; name=a\r\n\r\n1\r\n--b--",
-)  # fmt: skip
+)
 CONTENT = (
-    *["application/json"] * 12, "application/json; charset=utf-16", "application/x-ndjson", "text/plain",
-    "application/x-www-form-urlencoded", "multipart/form-data; boundary=b",
-)  # fmt: skip
+    *["application/json"] * 12,
+    "application/json; charset=utf-16",
+    "application/x-ndjson",
+    "text/plain",
+    "application/x-www-form-urlencoded",
+    "multipart/form-data; boundary=b",
+)
 
 
 def requests(document: Json) -> st.SearchStrategy[Sent]:
@@ -227,16 +347,18 @@ def requests(document: Json) -> st.SearchStrategy[Sent]:
 
 
 def _request(method: str, path: str, operation: Json, definitions: Json) -> st.SearchStrategy[Sent]:
-    query, head = {}, {}
+    query, head, names = {}, {}, {}
     for one in operation.get("parameters", ()):
-        place = query if one["in"] == "query" else head
+        place = {"query": query, "header": head, "path": names}[one["in"]]
         place[one["name"]] = of_schema(one["schema"], definitions)
     content = operation.get("requestBody", {}).get("content", {})
     fits = of_schema(content["application/json"]["schema"], definitions) if content else st.none()
     return st.builds(
         Sent,
         st.just(method),
-        st.just(path),
+        st.fixed_dictionaries({name: one.map(_as_head) for name, one in names.items()}).map(
+            lambda drawn: path.format(**drawn)
+        ),
         st.fixed_dictionaries({}, optional={name: one.map(_as_text) for name, one in query.items()}),
         st.fixed_dictionaries(
             {"Content-Type": st.sampled_from(CONTENT)} if content else {},
