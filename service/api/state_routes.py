@@ -75,6 +75,6 @@ async def stream(request: Request, client: Reader) -> StreamingResponse:
     """Sends events as they become durable (server-sent events); a client too slow for them is let go."""
     hub: Hub = request.app.state.hub
     last = request.headers.get("last-event-id", "")
-    after = int(last) if last.isdigit() and len(last) < 19 else None
+    after = int(last) if last.isascii() and last.isdigit() and len(last) < 19 else None
     head = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
     return StreamingResponse(hub.events(after), media_type="text/event-stream", headers=head)

@@ -3,7 +3,7 @@ import { Refused, ask, follow } from "./api.js";
 import { change, store } from "./store.js";
 
 const KEPT = 500, SAMPLES = 2000, RETRY_MS = [1000, 2000, 5000, 10000];
-const HAPPENED = new Set(["order_given", "order_closed", "mode_changed", "rollback_requested", "link_failed", "link_restored", "gpu_failed", "gpu_repaired", "plan_applied", "job_submitted", "job_started", "job_preempted", "job_finished"]);
+const HAPPENED = new Set(["order_given", "order_closed", "mode_changed", "rollback_requested", "link_failed", "link_restored", "gpu_failed", "gpu_repaired", "plan_applied", "message_quarantined", "job_submitted", "job_started", "job_preempted", "job_finished"]);
 let last = null, tries = 0, stale = new Set(), stopping = new AbortController(), waking = null;
 
 const reads = {
