@@ -10,6 +10,7 @@ from replay.store.run_header import code_version
 from service.api import decision_routes, errors, job_routes, state_routes, telemetry_routes
 from service.api.limits import LimitBody, LimitRate, RequestLimits
 from service.api.metrics import ServiceMetrics
+from service.api.origins import CheckOrigin
 from service.api.stream import Hub
 from service.api.tokens import Tokens
 from service.session.session import Session
@@ -18,10 +19,11 @@ from service.sources.feeder import Feeder
 
 @dataclass(frozen=True, slots=True)
 class ApiSettings:
-    """Tokens and limits of requests."""
+    """Tokens and limits of requests; `hosts` are names of this service other than loopback names."""
 
     tokens: Tokens = field(default_factory=lambda: Tokens(None))
     limits: RequestLimits = field(default_factory=RequestLimits)
+    hosts: tuple[str, ...] = ()
 
 
 def make_app(session: Session, settings: ApiSettings, feeders: Sequence[Feeder] = ()) -> FastAPI:
@@ -50,5 +52,6 @@ def make_app(session: Session, settings: ApiSettings, feeders: Sequence[Feeder] 
         app.include_router(part.router)
     errors.install(app)
     app.add_middleware(LimitBody, limits=settings.limits)
+    app.add_middleware(CheckOrigin, hosts=settings.hosts)
     app.add_middleware(LimitRate, limits=settings.limits)
     return app

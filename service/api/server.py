@@ -12,6 +12,7 @@ import uvicorn
 from fastapi import FastAPI
 
 from ingest.core.errors import UsageError
+from service.local_token import is_loopback
 
 GRACE_S = 5
 """Seconds that open requests get at the end."""
@@ -33,7 +34,7 @@ class ListenAddress:
     @property
     def loopback(self) -> bool:
         """True if only this machine can come in."""
-        return self.host in ("localhost", "::1") or self.host.startswith("127.")
+        return is_loopback(self.host)
 
 
 class _Server(uvicorn.Server):
