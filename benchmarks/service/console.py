@@ -5,8 +5,8 @@ a `twin serve` with its token, as `make serve-demo` prints it. Goes through ever
 1440 px, dark and light, once with the keyboard alone and once with a pointer. Prints for each window:
 milliseconds from the request to the drawn figures, time between frames while 10 steps/s are reported, errors
 of the page, requests to other addresses, pixels that it is wider than the window, what failed, and with
-`--axe` (from `npm pack axe-core`) what the accessibility rules find. `--shots DIR` keeps pictures. Ends with 1 where there is an
-error, a foreign request, a failed step or a serious finding.
+`--axe` (from `npm pack axe-core`) what the accessibility rules find. `--shots DIR` keeps pictures. Ends
+with 1 where there is an error, a foreign request, a failed step or a serious finding.
 """
 
 import argparse
