@@ -138,6 +138,10 @@ def training(
     help="Name under which clients reach the service, beside localhost and --host; again for more.",
 )  # fmt: skip
 @click.option(
+    "--proxy", "proxies", multiple=True, metavar="ADDRESS",
+    help="Reverse proxy, or network of some, whose X-Forwarded-For names the client; again for more.",
+)  # fmt: skip
+@click.option(
     "--active/--shadow", default=False, help="Mode of a new run: order plans, or only log [shadow]."
 )
 @click.option(
@@ -172,9 +176,9 @@ def training(
 @with_output
 def serve(
     out: Output, scenario: str, dataset: str | None, policy: str, host: str, port: int, tokens: Path | None,
-    hosts: tuple[str, ...], active: bool, order_timeout: float, renew_after: float, webhook: str | None,
-    followed: tuple[Path, ...], scraped: tuple[str, ...], scrape_every: float, certificate: Path | None,
-    key: Path | None,
+    hosts: tuple[str, ...], proxies: tuple[str, ...], active: bool, order_timeout: float, renew_after: float,
+    webhook: str | None, followed: tuple[Path, ...], scraped: tuple[str, ...], scrape_every: float,
+    certificate: Path | None, key: Path | None,
 ) -> None:  # fmt: skip
     """Serve decisions for a job that runs: telemetry in, plans out.
 
@@ -211,7 +215,7 @@ def serve(
     sources: list[TelemetrySource] = [FollowedFile(path) for path in dict.fromkeys(followed)]
     sources += [ScrapedPage(url, scrape_every) for url in dict.fromkeys(scraped)]
     posted = None if webhook is None else Webhook(webhook, os.environ.get("TWIN_WEBHOOK_SECRET", ""))
-    address = server.ListenAddress(host, port, certificate, key)
+    address = server.ListenAddress(host, port, certificate, key, proxies)
     if (certificate is None) != (key is None):
         raise UsageError("--certificate and --key go together")
     if tokens is None and not address.loopback:
