@@ -205,9 +205,10 @@ def serve(
     from service.api.app import ApiSettings, make_app
     from service.api.origins import allowed_hosts, named_by
     from service.api.tokens import Tokens
-    from service.api.webhook import Webhook
+    from service.api.webhook import POSTED, Webhook
     from service.console import routes as console_routes
     from service.session.session import Session, SessionSettings
+    from service.session.undelivered import Undelivered
     from service.sources.feeder import Feeder, TelemetrySource
     from service.sources.rows import FollowedFile
     from service.sources.scrape import ScrapedPage
@@ -228,6 +229,9 @@ def serve(
         session = Session(out.store, load(scenario), settings)
     DISK.foretell((run_index.folder(out.store, session.run_id), f"log of a service for {scenario}"))
     listener = server.bound(address)
+    if posted is not None:
+        session.listeners.append(lambda events: posted.publish(session.state.run, events))
+        posted.start(Undelivered(out.store, webhook or "", session.header, POSTED, lambda: session.run_id))
     own = "" if accepted else local_token.made(out.store)
     access = ApiSettings(accepted or Tokens(None, own), hosts=names)
     for note in session.notes:
@@ -246,10 +250,8 @@ def serve(
             body, lambda console: console.line(f"{opened}  run {session.run_id}, {body['mode']}; Ctrl-C ends")
         )
 
-    if posted is not None:
-        session.listeners.append(posted.publish)
     feeders = [Feeder(session, source, out.console.note) for source in sources]
-    app = make_app(session, access, feeders)
+    app = make_app(session, access, feeders, posted)
     console_routes.mount(app)
     try:
         with local_token.announced(listener.getsockname()[1], out.store) if own else nullcontext():

@@ -13,6 +13,7 @@ from service.api.metrics import ServiceMetrics
 from service.api.origins import CheckOrigin
 from service.api.stream import Hub
 from service.api.tokens import Tokens
+from service.api.webhook import Webhook
 from service.session.session import Session
 from service.sources.feeder import Feeder
 
@@ -26,8 +27,14 @@ class ApiSettings:
     hosts: tuple[str, ...] = ()
 
 
-def make_app(session: Session, settings: ApiSettings, feeders: Sequence[Feeder] = ()) -> FastAPI:
-    """Returns the application of a session that has been started, and is fed by `feeders`."""
+def make_app(
+    session: Session,
+    settings: ApiSettings,
+    feeders: Sequence[Feeder] = (),
+    webhook: Webhook | None = None,
+) -> FastAPI:
+    """Returns the application of a session that has been started and is fed by `feeders`; `webhook` posts its
+    events."""
     hub = Hub()
 
     @asynccontextmanager
@@ -46,7 +53,7 @@ def make_app(session: Session, settings: ApiSettings, feeders: Sequence[Feeder] 
         responses={400: {"description": "twin.error/1"}, 401: {"description": "twin.error/1"}},
     )
     app.state.session, app.state.tokens, app.state.hub = session, settings.tokens, hub
-    app.state.metrics = ServiceMetrics(session, hub, feeders)
+    app.state.metrics, app.state.webhook = ServiceMetrics(session, hub, feeders, webhook), webhook
     session.listeners.append(hub.publish)
     for part in (state_routes, telemetry_routes, decision_routes, job_routes):
         app.include_router(part.router)

@@ -12,6 +12,7 @@ from prometheus_client.registry import Collector
 from replay.metrics.prediction_accuracy import merged
 from service.api.connections import REASONS, Connections
 from service.api.stream import Hub
+from service.api.webhook import Webhook
 from service.session.session import Session
 from service.sources.feeder import Feeder
 from twin.world.observed_job import ObservedJob
@@ -36,8 +37,10 @@ JOB_FIGURES: tuple[tuple[str, str, Callable[[ObservedJob], float]], ...] = (
 class ServiceMetrics(Collector):
     """Figures of a session and of its stream, made when they are asked for, in the session's thread."""
 
-    def __init__(self, session: Session, hub: Hub, feeders: Sequence[Feeder] = ()) -> None:
-        self._session, self._hub, self._feeders = session, hub, feeders
+    def __init__(
+        self, session: Session, hub: Hub, feeders: Sequence[Feeder] = (), webhook: Webhook | None = None
+    ) -> None:
+        self._session, self._hub, self._feeders, self._webhook = session, hub, feeders, webhook
         self.connections: Connections | None = None
         """Those of the listener, once it serves."""
         self.registry = CollectorRegistry()
@@ -83,7 +86,13 @@ class ServiceMetrics(Collector):
         yield from self._sources()
 
     def _network(self) -> Iterator[Metric]:
-        """Yields the figures of the listener, where one serves."""
+        """Yields the figures of webhook and listener, where there are any."""
+        if (hook := self._webhook) is not None:
+            yield _gauge("twin_webhook_waiting", "Events that have not arrived at the webhook.", hook.waiting)
+            yield _counter("twin_webhook_delivered", "Events that have arrived there.", hook.arrived)
+            yield _counter("twin_webhook_refused", "Events that it will never take.", hook.refused)
+            yield _counter("twin_webhook_failed", "Tries to post that failed.", hook.failed)
+            yield _gauge("twin_webhook_problem", "1 while the last try failed.", bool(hook.problem))
         if self.connections is None:
             return
         yield _gauge("twin_connections", "Connections that are open.", len(self.connections))

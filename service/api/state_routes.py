@@ -44,9 +44,10 @@ async def metrics(request: Request, client: Reader) -> Response:
 
 @router.get("/v1/state")
 async def state(request: Request, client: Reader) -> Json:
-    """Returns the run as a page shows it: domains, links with forecasts, job, plan, order."""
-    session = session_of(request)
-    return await wrap_future(session.ask(partial(overview.state, session)))
+    """Returns the run as a page shows it: domains, links with forecasts, job, plan, order, webhook."""
+    session, webhook = session_of(request), request.app.state.webhook
+    found = await wrap_future(session.ask(partial(overview.state, session)))
+    return {**found, "webhook": None if webhook is None else webhook.to_json()}
 
 
 @router.get("/v1/history")
