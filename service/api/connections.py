@@ -59,6 +59,12 @@ class Connection:
     protocol: "LimitedProtocol | None" = None
     ending: bool = False
 
+    @property
+    def waits_since_s(self) -> float | None:
+        """Time since which the service waits for its client, to send or to read; None: it is at work."""
+        sends = self.since_s if self.phase else None
+        return self.unread_since_s if sends is None else sends
+
     def end(self) -> None:
         """Ends it at once, whatever waits to be sent."""
         self.ending = True
@@ -98,21 +104,15 @@ class Connections:
         alive = [one for one in self._open.values() if not one.ending]
         own = [one for one in alive if one.client == client]
         crowd = own if len(own) >= self.per_client and not self._is_proxy(client) else alive
-        if crowd is own or len(alive) >= self.total:
-            waiting = [one for one in crowd if one.phase]
-            if not waiting:
-                self._note("refused", client)
-                return False
-            self._end(min(waiting, key=lambda one: one.since_s), "crowded out")
+        if (crowd is own or len(alive) >= self.total) and not self._end_longest(crowd):
+            self._note("refused", client)
+            return False
         self._open[address] = Connection(sock, client, self.clock())
         return True
 
     def make_room(self) -> bool:
         """Ends the connection that has waited longest, where a file is needed; False: there is none."""
-        waiting = [one for one in self._open.values() if one.phase and not one.ending]
-        if waiting:
-            self._end(min(waiting, key=lambda one: one.since_s), "crowded out")
-        return bool(waiting)
+        return self._end_longest([one for one in self._open.values() if not one.ending])
 
     def at(self, address: tuple[Any, ...]) -> Connection | None:
         """Returns the connection of a peer."""
@@ -134,6 +134,13 @@ class Connections:
                 self._end(one, "unread" if unread else one.phase)
             elif one.protocol is not None and one.protocol.transport.is_closing():
                 one.unread_since_s = one.unread_since_s or now  # what is left to send has a time limit, too
+
+    def _end_longest(self, crowd: list[Connection]) -> bool:
+        """Ends the one that the service waits for longest; False: it waits for none."""
+        waiting = [(since_s, one) for one in crowd if (since_s := one.waits_since_s) is not None]
+        if waiting:
+            self._end(min(waiting, key=lambda each: each[0])[1], "crowded out")
+        return bool(waiting)
 
     def _is_proxy(self, client: str) -> bool:
         return is_in(client, self._proxies)

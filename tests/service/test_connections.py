@@ -169,6 +169,9 @@ def test_where_all_are_at_work_a_new_one_is_told(session: Session) -> None:
         late = connected((host, port))
         assert late.recv(64).startswith(b"HTTP/1.1 503")
         assert held.ended["refused"] == 1
+        next(iter(held._open.values())).unread_since_s = 0.0  # it is sent what it does not read
+        connected((host, port), b"GET /ready HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        until(lambda: held.ended["crowded out"] == 1)
 
 
 def test_the_handshake_of_tls_counts(session: Session, tmp_path: Path) -> None:
