@@ -15,7 +15,7 @@ from ingest.core.names import RULE, is_name
 from ingest.core.terminal import clipped, shown
 from ingest.core.units import NS_PER_S
 from replay.log.events import Event
-from service.session.intake import AHEAD_NS
+from service.session.reported_time import AHEAD_NS
 
 Json = dict[str, Any]
 JobState = Literal["waiting", "running", "ended", "cancelled"]

@@ -26,7 +26,7 @@ STREAMED = frozenset(
     {
         "link_observed", "link_failed", "link_restored", "gpu_failed", "gpu_repaired", "domain_slowed",
         "decided", "order_given", "order_closed", "mode_changed", "rollback_requested", "plan_applied",
-        "iteration_done", "job_submitted", "job_started", "job_preempted", "job_finished",
+        "clock_jumped", "clock_settled", "iteration_done", "job_submitted", "job_started", "job_preempted", "job_finished",
     }
 )  # fmt: skip
 """Types of events that the stream passes on."""
@@ -113,6 +113,8 @@ class LiveState(Fold):
         """Events for the stream that have not been taken yet."""
         self._trigger: Json = {}
         self.last_period_ns = 0
+        self.clock_problem = ""
+        """Reason of the last jump of the clock that is not over."""
 
     def add(self, event: Event) -> None:
         """Applies an event."""
@@ -153,6 +155,14 @@ class LiveState(Fold):
     def _on_run_continued(self, event: Event, before: Json) -> None:
         self.last_period_ns = event.sim_ns
         self.hours = {int(hour): dict(zip(CHARGES, sums, strict=True)) for hour, *sums in before["hours"]}
+
+    def _on_clock_jumped(self, event: Event, jumped: Json) -> None:
+        self.clock_problem = jumped["reason"]
+        self._happened(event, jumped)
+
+    def _on_clock_settled(self, event: Event, settled: Json) -> None:
+        self.clock_problem = ""
+        self._happened(event, settled)
 
     def _on_triggered(self, event: Event, triggered: Json) -> None:
         self._trigger = triggered

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from ingest.core.errors import DamageError
 from ingest.core.terminal import clipped, shown
 from replay.store.decision_codec import plan_from_json, plan_to_json
+from service.session.reported_time import ReportedTime
 from twin.estimation.estimator import Estimator
 
 Json = dict[str, Any]
@@ -85,12 +86,22 @@ class ItemError(Exception):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Batch:
-    """A batch of one client under its idempotency key."""
+    """A batch of one client under its idempotency key.
+
+    `own_clock` is false where the service itself has said the time of the items.
+    """
 
     key: str
     client: str
     good: tuple[Observation, ...]
     refused: tuple[Refusal, ...]
+    own_clock: bool = True
+
+    def reported_time(self) -> ReportedTime | None:
+        """Returns what the batch says about the clock of its client; None: nothing."""
+        if not self.good or not self.own_clock:
+            return None
+        return ReportedTime(self.client, self.key, max(seen.epoch_ns for seen in self.good))
 
 
 class ItemReader:
@@ -107,7 +118,7 @@ class ItemReader:
             "plan": self._plan,
         }
 
-    def batch(self, key: str, client: str, items: Sequence[Any]) -> Batch:
+    def batch(self, key: str, client: str, items: Sequence[Any], *, own_clock: bool = True) -> Batch:
         """Returns the batch with its good items and its faulty ones."""
         good: list[Observation] = []
         refused: list[Refusal] = []
@@ -116,7 +127,7 @@ class ItemReader:
                 good.append(self._item(number, item))
             except ItemError as error:
                 refused.append(Refusal(number, str(error)))
-        return Batch(key, client, tuple(good), tuple(refused))
+        return Batch(key, client, tuple(good), tuple(refused), own_clock)
 
     def _item(self, number: int, item: Any) -> Observation:
         if not isinstance(item, dict):

@@ -13,7 +13,6 @@ were recorded, none is made twice. From time to time a run ends and another take
 that a restart stays short.
 """
 
-import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from dataclasses import dataclass
@@ -33,13 +32,15 @@ from replay.store.event_sinks import LogSink, Watched
 from replay.store.run_header import Header
 from service.session import renewal, resumption
 from service.session.account_book import AccountBook
-from service.session.clock import LiveClock
+from service.session.clock import LiveClock, wall_ns
+from service.session.clock_watch import DOWNTIME_NS, STEP_NS, ClockWatch
 from service.session.inbox import Closed, Inbox, StoppedError
 from service.session.intake import Intake
 from service.session.job_book import JobBook
 from service.session.job_roll import JobRoll
 from service.session.live_state import LiveState, Published, published
 from service.session.observation import ItemReader
+from service.session.reported_time import ReportedTime
 from service.session.requests import SessionRequests
 from twin.core.facts import Fact
 from twin.scenario import prepare as scenarios
@@ -81,7 +82,7 @@ class Session(SessionRequests):
         self.store, self.settings = store, settings
         digest = checkpoint_registry.resolve(store, settings.policy, None)
         setup = scenarios.prepare(scenario, store, dataset=settings.dataset)
-        header = _header(setup, settings, digest, time.time_ns())
+        header = _header(setup, settings, digest, wall_ns())
         self._resumed = resumption.found(store, header, setup)
         self.run_id, self.header, self.setup, self.notes, *_ = self._resumed
         self._before: Json | None = None
@@ -98,6 +99,8 @@ class Session(SessionRequests):
         self.problem = ""
         """Reason for which the log cannot be written at the moment; empty: it can."""
         self.inbox = Inbox(to_ns(scenario.control.period_s))
+        self._clock: LiveClock | None = None  # until the log has been read
+        self.clock_watch = ClockWatch(lambda: self.intake.newest_epoch_ns(), self._may_renew)
         self.listeners: list[Listener] = []
         self.on_end: list[Callable[[], None]] = []
         """Called in the session's thread when it has ended."""
@@ -140,11 +143,12 @@ class Session(SessionRequests):
 
     def now_epoch_ns(self) -> int:
         """Returns the time of the run now, nanoseconds since the epoch."""
-        return self.intake.epoch_ns(self._clock.now_ns())
+        return wall_ns() if self._clock is None else self._clock.epoch_ns()
 
     def next_period_s(self) -> float:
         """Returns the seconds to the next periodic decision."""
-        left_ns = self.state.last_period_ns + self.inbox.period_ns - self._clock.now_ns()
+        now_ns = self.now_epoch_ns() - self.state.origin_epoch_ns
+        left_ns = self.state.last_period_ns + self.inbox.period_ns - now_ns
         return max(0.0, left_ns / NS_PER_S)
 
     # -- the thread
@@ -198,11 +202,14 @@ class Session(SessionRequests):
         live, requested = self.header.live, self._renewal
         assert live is not None and requested is not None
         ended_ns = int(live["origin_epoch_ns"])
-        origin_ns = renewal.origin_epoch_ns(ended_ns, max(time.time_ns(), ended_ns + self.world.now_ns))
+        now_ns = self._begin_epoch_ns(ended_ns + self.world.now_ns)
+        origin_ns = renewal.origin_epoch_ns(ended_ns, now_ns)
+        self._clock = LiveClock(origin_ns, now_ns - origin_ns)
         self._before = renewal.handed_over(
-            self.run_id, requested, self.world, self.state, self.accounts, self.intake, origin_ns - ended_ns
-        )
-        self._queued, self._mode = self.jobs.carried(), self.world.mode
+            self.run_id, requested, self.world, self.state, self.accounts, self.intake,
+            origin_ns - ended_ns, now_ns - origin_ns,
+        )  # fmt: skip
+        self._queued, self._mode = renewal.dated(self.jobs.carried(), now_ns), self.world.mode
         digest = checkpoint_registry.resolve(self.store, self.settings.policy, None)
         self.header = _header(self.setup, self.settings, digest, origin_ns)
         new = resumption.new_id(self.store, self.header, self.setup)
@@ -211,6 +218,25 @@ class Session(SessionRequests):
         self._publish()
         self.inbox.settle()  # answers that rest on the run that has ended
         self._prepare()
+
+    def _begin_epoch_ns(self, ended_ns: int) -> int:
+        """Returns the time at which a new run begins; the one before has ended at `ended_ns`."""
+        if self._clock is None:  # the service was down since: a wrong clock is for the new run to notice
+            return wall_ns() if -STEP_NS <= wall_ns() - ended_ns <= DOWNTIME_NS else ended_ns
+        if self.clock_watch.renews:
+            self.clock_watch.begin()
+            return self._clock.wall_ns()
+        return self._clock.epoch_ns()
+
+    def _may_renew(self) -> bool:
+        """True unless an order waits for its job."""
+        return all(job.preemptible for job in self.world.active)
+
+    def _watched(self, reported: ReportedTime | None) -> Iterator[Fact]:
+        """Yields what is to be logged of the clock; a batch that was here before says nothing about it."""
+        assert self._clock is not None
+        known = reported is not None and self.intake.answer(reported.key) is not None
+        return self.clock_watch.facts(self._clock, None if known else reported)
 
     def _play(self) -> None:
         folder = run_index.folder(self.store, self.run_id)
@@ -238,12 +264,15 @@ class Session(SessionRequests):
         for fact in observed.logged(self._stored()):
             opened_ns = fact.sim_ns if opened_ns < 0 else opened_ns
             yield fact
-        self._clock = clock = LiveClock(int(live["origin_epoch_ns"]), last_ns)
+        if self._clock is None:
+            self._clock = LiveClock(int(live["origin_epoch_ns"]), last_ns)
+            self.clock_watch.problem = self.state.clock_problem
+        clock = self._clock
         self.state.fresh.clear()  # what the log holds is no news
         if opened_ns < 0:
             opened_ns = clock.now_ns()
             yield from self._openings(clock)
-        for fact in self.inbox.facts(clock, self.state.last_period_ns, self._commit):
+        for fact in self.inbox.facts(clock, self.state.last_period_ns, self._commit, self._watched):
             self._remember(fact)
             yield fact
             if self._is_old(fact.sim_ns - opened_ns):
@@ -254,7 +283,7 @@ class Session(SessionRequests):
     def _is_old(self, age_ns: int) -> bool:
         """True if the run is to be renewed; while an order waits for its job, none is."""
         limit_s = self.settings.renew_s
-        return 0 < to_ns(limit_s) <= age_ns and all(job.preemptible for job in self.world.active)
+        return 0 < to_ns(limit_s) <= age_ns and self._may_renew()
 
     def _remember(self, fact: Fact) -> None:
         """Takes what clients said, as it is in the log or will be."""

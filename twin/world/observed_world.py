@@ -30,7 +30,7 @@ from twin.world.totals import Totals
 
 OUTSIDE = (
     "telemetry_received", "decision_requested", "mode_changed", "rollback_requested", "jobs_changed",
-    "renewal_requested", "run_continued",
+    "renewal_requested", "run_continued", "clock_jumped", "clock_settled",
 )  # fmt: skip
 """Types of the facts that come from outside; all others follow from them."""
 Json = dict[str, Any]
@@ -194,6 +194,11 @@ class ObservedWorld:
         self.mode = changed["mode"]
         for job in self.active:
             self._orders.mode_changed(job, self.mode, changed["reason"])
+
+    def _on_clock_jumped(self, jumped: Json) -> None:
+        """Does nothing: the time of the run goes on as it did."""
+
+    _on_clock_settled = _on_clock_jumped
 
     def _on_rollback_requested(self, requested: Json) -> None:
         job = self.jobs.get(requested.get("job", ""))
