@@ -114,13 +114,25 @@ class Intake:
         for kind, rows in (("gpus", batch["gpus"]), ("slowdown", batch["slowdowns"])):
             for domain, ns, _ in rows:
                 self._newest[kind, domain] = ns
-        count = sum(len(batch[name]) for name in ("links", "steps", "plans"))
-        count += len({(row[0], row[1]) for row in (*batch["gpus"], *batch["slowdowns"])})
-        self._last_keys[batch["client"]] = batch["key"]
+        count = self.accepted_in(batch)
         self.accepted += count
+        self._know(batch["client"], batch["key"], {**self.refuse(batch), "accepted": count})
+
+    def accepted_in(self, batch: Json) -> int:
+        """Returns the items that a batch of the log holds."""
+        count = sum(len(batch[name]) for name in ("links", "steps", "plans"))
+        return count + len({(row[0], row[1]) for row in (*batch["gpus"], *batch["slowdowns"])})
+
+    def refuse(self, batch: Json) -> Json:
+        """Counts the refused items of a batch, and returns the answer where there are no others."""
         self.refused += len(batch["refused"])
         refusals = [{"item": item, "reason": reason} for item, reason in batch["refused"]]
-        self._answers[batch["key"]] = {"accepted": count, "refused": refusals, "duplicate": False}
+        return {"accepted": 0, "refused": refusals, "duplicate": False}
+
+    def _know(self, client: str, key: str, answer: Json) -> None:
+        """Takes the answer that the batch of a key gets when it comes again."""
+        self._last_keys[client] = key
+        self._answers[key] = answer
         if len(self._answers) > KEYS:
             self._answers.popitem(last=False)
 

@@ -40,7 +40,11 @@ class SessionRequests:
             if known is not None:
                 found.append(known)
                 return None
-            return self.intake.fact(batch, now_ns)
+            taken = self.intake.fact(batch, now_ns)
+            if self.intake.accepted_in(taken.payload) == 0:  # nothing to keep: it costs no event
+                found.append(self.intake.refuse(taken.payload))
+                return None
+            return taken
 
         def answer() -> Json:
             if found:
