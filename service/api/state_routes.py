@@ -25,7 +25,10 @@ async def health() -> Json:
     return {"status": "ok"}
 
 
-@router.get("/ready", responses={503: {"description": "the log cannot be written, the clock is in doubt, or the run has failed"}})
+NOT_READY = "the log cannot be written, the clock is in doubt, or the run has failed"
+
+
+@router.get("/ready", responses={503: {"description": NOT_READY}})
 async def ready(request: Request) -> JSONResponse:
     """Answers 200 while observations are accepted and decisions are made."""
     session = session_of(request)

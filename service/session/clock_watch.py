@@ -1,19 +1,19 @@
 """Notices a wrong clock: compares the wall clock with the steady one and with the times that clients report.
 
-The time of a run goes on by the steady clock. While the wall clock agrees with it, it is followed. When it does
-not, it has *jumped*, and the run goes on without it until
+The time of a run goes on by the steady clock. While the wall clock agrees with it, it is followed. When it
+does not, it has *jumped*, and the run goes on without it until
 
 * it agrees again,
 * a client reports a time that agrees with the wall clock and not with the run,
 * nobody has contradicted it for `WAIT_S`, or `WAIT_ALONE_S` where no client has reported anything yet.
 
-In the last two cases the run takes the wall clock's time: a step forward of at most `DOWNTIME_NS` is made in the
-run, any other one by a renewal, whose new run has its own time 0.
+In the last two cases the run takes the wall clock's time: a step forward of at most `DOWNTIME_NS` is made in
+the run, any other one by a renewal, whose new run has its own time 0.
 
-After a start nobody knows for how long the service was down. Then a wall clock up to `DOWNTIME_NS` ahead is taken
-as it is; with one further ahead, or behind, the time that clients report moves the run on. A clock that was wrong
-from the beginning is noticed by its clients as well: all of them are then ahead of it, or before the run's
-begin, by the same time at every report.
+After a start nobody knows for how long the service was down. Then a wall clock up to `DOWNTIME_NS` ahead is
+taken as it is; with one further ahead, or behind, the time that clients report moves the run on. A clock that
+was wrong from the beginning is noticed by its clients as well: all of them are then ahead of it, or before
+the run's begin, by the same time at every report.
 """
 
 from collections.abc import Callable, Iterator
@@ -60,11 +60,11 @@ class ClockWatch:
     """Watches the clocks of a session, from run to run; called in the session's thread.
 
     `problem` is the reason for which the clock is in doubt; empty: it is not. `newest_ns` returns the newest
-    time that a client has reported (epoch), None where none has; `may_renew` is false while an order waits.
+    time that a client has reported (epoch), None where none has.
     """
 
-    def __init__(self, newest_ns: Callable[[], int | None], may_renew: Callable[[], bool]) -> None:
-        self._newest_ns, self._may_renew = newest_ns, may_renew
+    def __init__(self, newest_ns: Callable[[], int | None]) -> None:
+        self._newest_ns = newest_ns
         self.problem = ""
         self.renews = False
         """The run was ended because of the clock: the next one begins at the time of the wall clock."""
@@ -98,7 +98,7 @@ class ClockWatch:
         if 0 < self.ahead_ns <= DOWNTIME_NS:
             clock.move_to(clock.wall_ns())
             yield from self._settle(clock, self._settled)
-        elif self._may_renew():
+        else:
             reason = f"the clock was set: {self._settled}"
             yield from self._settle(clock, self._settled)
             self.renews = True
@@ -162,7 +162,8 @@ class ClockWatch:
         agreed = self._agreed_ns is not None and steady_ns - self._agreed_ns <= RECENT_S * NS_PER_S
         off = None if agreed else self._off(steady_ns)
         if off is None and self.problem:
-            yield from self._settle(clock, "a client's clock agrees with it" if agreed else "it is right again")
+            why = "a client's clock agrees with it" if agreed else "it is right again"
+            yield from self._settle(clock, why)
         elif off is not None and not self.problem:
             name, offset_ns = off
             where = "ahead of" if offset_ns > 0 else "behind"

@@ -97,8 +97,8 @@ class Inbox:
     ) -> Iterator[Fact]:  # fmt: skip
         """Yields facts in the order of time; `last_period_ns` is the time of the last periodic one.
 
-        `watch` yields what is to be logged of the clock before a request that reports a time is taken. If that
-        ends the run, the request is the first one of the next run.
+        `watch` yields what is to be logged of the clock before a request that reports a time is taken. If
+        that ends the run, the request is the first one of the next run.
 
         Raises:
             Closed: after `close`, when all is durable and answered.

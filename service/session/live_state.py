@@ -26,7 +26,8 @@ STREAMED = frozenset(
     {
         "link_observed", "link_failed", "link_restored", "gpu_failed", "gpu_repaired", "domain_slowed",
         "decided", "order_given", "order_closed", "mode_changed", "rollback_requested", "plan_applied",
-        "clock_jumped", "clock_settled", "iteration_done", "job_submitted", "job_started", "job_preempted", "job_finished",
+        "iteration_done", "job_submitted", "job_started", "job_preempted", "job_finished", "clock_jumped",
+        "clock_settled",
     }
 )  # fmt: skip
 """Types of events that the stream passes on."""

@@ -96,7 +96,8 @@ def _job(world: ObservedWorld, job: ObservedJob, shift_ns: int, begin_ns: int) -
         "name": job.name, "ended": not job.active, "tokens": job.tokens, "slowdowns": slowdowns,
         "plan": plan_to_json(orders.in_force), "virtual": orders.virtual,
         "since_ns": world.now_ns - orders.since_ns, "earlier": [plan_to_json(one) for one in orders.earlier],
-        "next_order": orders.next_number, "accounted_ns": min(max(0, job.accounts.end_ns - shift_ns), begin_ns),
+        "next_order": orders.next_number,
+        "accounted_ns": min(max(0, job.accounts.end_ns - shift_ns), begin_ns),
     }  # fmt: skip
 
 

@@ -100,7 +100,7 @@ class Session(SessionRequests):
         """Reason for which the log cannot be written at the moment; empty: it can."""
         self.inbox = Inbox(to_ns(scenario.control.period_s))
         self._clock: LiveClock | None = None  # until the log has been read
-        self.clock_watch = ClockWatch(lambda: self.intake.newest_epoch_ns(), self._may_renew)
+        self.clock_watch = ClockWatch(lambda: self.intake.newest_epoch_ns())
         self.listeners: list[Listener] = []
         self.on_end: list[Callable[[], None]] = []
         """Called in the session's thread when it has ended."""
@@ -228,10 +228,6 @@ class Session(SessionRequests):
             return self._clock.wall_ns()
         return self._clock.epoch_ns()
 
-    def _may_renew(self) -> bool:
-        """True unless an order waits for its job."""
-        return all(job.preemptible for job in self.world.active)
-
     def _watched(self, reported: ReportedTime | None) -> Iterator[Fact]:
         """Yields what is to be logged of the clock; a batch that was here before says nothing about it."""
         assert self._clock is not None
@@ -283,7 +279,7 @@ class Session(SessionRequests):
     def _is_old(self, age_ns: int) -> bool:
         """True if the run is to be renewed; while an order waits for its job, none is."""
         limit_s = self.settings.renew_s
-        return 0 < to_ns(limit_s) <= age_ns and self._may_renew()
+        return 0 < to_ns(limit_s) <= age_ns and all(job.preemptible for job in self.world.active)
 
     def _remember(self, fact: Fact) -> None:
         """Takes what clients said, as it is in the log or will be."""

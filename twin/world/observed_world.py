@@ -218,7 +218,8 @@ class ObservedWorld:
     def _on_renewal_requested(self, requested: Json) -> None:
         """Ends the run; the one that takes its place begins with `run_continued`."""
         for job in self._submitted():
-            job.reasons = {}
+            self._orders.withdraw(job, requested["reason"])
+            job.reasons, job.ahead = {}, None
         self._emit("run_finished", {"totals": self._totals.payload()})
 
     def _on_run_continued(self, before: Json) -> None:
