@@ -27,7 +27,7 @@ STREAMED = frozenset(
         "link_observed", "link_failed", "link_restored", "gpu_failed", "gpu_repaired", "domain_slowed",
         "decided", "order_given", "order_closed", "mode_changed", "rollback_requested", "plan_applied",
         "iteration_done", "job_submitted", "job_started", "job_preempted", "job_finished", "clock_jumped",
-        "clock_settled",
+        "clock_settled", "jobs_changed",
     }
 )  # fmt: skip
 """Types of events that the stream passes on."""
@@ -125,7 +125,15 @@ class LiveState(Fold):
         self.figures.add(event)
         super().add(event)
         if event.type in STREAMED and event.type != "decided":
-            self.fresh.append(self._entry(event, event.payload))
+            self.fresh.append(self._entry(event, self._streamed(event)))
+
+    def _streamed(self, event: Event) -> Json:
+        """Returns what the stream says of an event: its payload, but of many changes their number alone."""
+        if event.type == "jobs_changed":
+            return {"client": event.payload["client"], "count": len(event.payload["changes"])}
+        if event.type == "link_observed":
+            return {**event.payload, "sampled_at": self.utc(event.payload["sampled_ns"])}
+        return event.payload
 
     def utc(self, sim_ns: int) -> float:
         """Returns a time of the run as seconds since the epoch."""

@@ -26,6 +26,7 @@ def state(session: Session) -> Json:
         "policy": session.header.policy,
         "at": session.utc(world.now_ns),
         "mode": published.mode,
+        "synthetic": list(session.settings.synthetic),
         "problem": session.problem or session.clock_watch.problem,
         "plan": published.plan,
         "virtual": published.virtual,

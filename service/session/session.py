@@ -60,13 +60,14 @@ Listener = Callable[[list[Json]], None]
 @dataclass(frozen=True, slots=True)
 class SessionSettings:
     """Policy, data set and times of a session; `mode` is that of a new run. After `renew_s` a run is renewed,
-    0: never."""
+    0: never. `synthetic` says what of the telemetry is made up: `links`, `job`."""
 
     policy: str = "hippo"
     dataset: str | None = None
     mode: str = "shadow"
     order_s: float = ORDER_S
     renew_s: float = RENEW_S
+    synthetic: tuple[str, ...] = ()
 
 
 class Session(SessionRequests):
