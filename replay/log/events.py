@@ -84,6 +84,7 @@ EVENT_TYPES: dict[str, EventType] = {
         ("clock_settled", 1, payloads.ClockSettled),
         ("run_continued", 1, payloads.RunContinued),
         ("jobs_changed", 1, payloads.JobsChanged),
+        ("message_quarantined", 1, payloads.MessageQuarantined),
         ("order_given", 1, payloads.OrderGiven),
         ("order_closed", 1, payloads.OrderClosed),
         ("run_finished", 1, payloads.RunFinished),

@@ -466,6 +466,17 @@ class JobsChanged(Payload):
     )
 
 
+class MessageQuarantined(Payload):
+    """A message from outside broke what it was to change, and was set aside: the events from `first` to the
+    one before this are no part of the run. A restart and an audit pass over them, too."""
+
+    first: Count = Field(description="number of the event of the message; equal to its own: it has none")
+    kind: str = Field(description="type of that event")
+    client: str = Field(description="name of the token that sent it; empty: none was asked for")
+    key: str = Field(description="idempotency key of a batch of telemetry; empty: it is none")
+    reason: str = Field(description="what went wrong, in words")
+
+
 class OrderGiven(Payload):
     """The job is ordered to go to a plan."""
 

@@ -76,15 +76,21 @@ def execute_again(
     log, `stored`, holds.
 
     Raises:
-        DivergenceError: the first event that differs.
+        DivergenceError: the first event that differs, or the message from outside that breaks the run.
     """
     with suppress(Reached):
         if prepared.header.live is None:
             simulate(prepared, compare, progress, watch)
             return
-        world = observed.world_of(prepared.header, prepared.setup, observed.until_the_end(stored))
+        facts = observed.LoggedFacts(stored)
+        world = observed.world_of(prepared.header, prepared.setup, facts)
         sink = compare if watch is None else Watched(compare, watch)
-        play(world, prepared.header, prepared.decision_sources, sink, progress)
+        try:
+            play(world, prepared.header, prepared.decision_sources, sink, progress)
+        except (TwinError, Reached):
+            raise
+        except Exception as error:  # what a message breaks may be of any kind
+            raise facts.broken(compare.run, error) from error
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,13 +12,14 @@ from starlette.exceptions import HTTPException
 
 from ingest.core.errors import InfeasibleError, InputError, NotFoundError, TwinError, UsageError
 from ingest.core.terminal import clipped
-from service.session.inbox import OverloadedError, StoppedError
+from service.session.inbox import OverloadedError, QuarantinedError, StoppedError
 
 STATUS: dict[type[TwinError], int] = {
     InputError: 400,
     NotFoundError: 404,
     UsageError: 409,
     InfeasibleError: 422,
+    QuarantinedError: 422,
     OverloadedError: 503,
     StoppedError: 503,
 }

@@ -59,6 +59,10 @@ class ServiceMetrics(Collector):
         state, world, now = self._session.state, self._session.world, self._session.published
         yield _counter("twin_observations", "Observations accepted.", self._session.intake.accepted)
         yield _counter("twin_observations_refused", "Observations refused.", self._session.intake.refused)
+        set_aside = state.counts.get("message_quarantined", 0)
+        yield _counter(
+            "twin_messages_quarantined", "Messages that broke the run and were set aside.", set_aside
+        )
         yield _counter("twin_decisions", "Decisions of the run.", now.decisions)
         yield _counter("twin_decisions_fallback", "Decisions replaced by a fallback.", state.fallbacks)
         yield _counter("twin_orders", "Orders given to the job.", state.counts.get("order_given", 0))

@@ -26,6 +26,10 @@ class OverloadedError(TwinError):
     """More is asked than can be done; the same may be asked again later."""
 
 
+class QuarantinedError(TwinError):
+    """The message broke what it was to change: it was set aside, and nothing of it is in force."""
+
+
 class StoppedError(TwinError):
     """The service is shutting down, or its log cannot be written now."""
 
@@ -59,6 +63,7 @@ class Inbox:
         self._queue: queue.Queue[Request | None] = queue.Queue(WAITING)
         self._group: list[Request] = []
         self._next: Request | None = None  # taken from the queue, not yet part of the group
+        self._worked_on: Request | None = None
         self._closing, self._lock = Event(), Lock()
 
     @property
@@ -132,12 +137,23 @@ class Inbox:
             self._next = None
             try:
                 fact = request.fact(clock.now_ns())
-            except TwinError as error:
+            except Exception as error:  # noqa: BLE001 - of the one request: nothing has changed yet
                 self._group.remove(request)
-                request.done.set_exception(error)
+                if request.done.set_running_or_notify_cancel():
+                    request.done.set_exception(error)
                 continue
             if fact is not None:
+                self._worked_on = request
                 yield fact
+                self._worked_on = None
+
+    def turn_away(self, error: TwinError) -> None:
+        """Answers the request whose fact is worked on, if it is one of a request, with an error."""
+        request, self._worked_on = self._worked_on, None
+        if request is not None:
+            self._group.remove(request)
+            if request.done.set_running_or_notify_cancel():
+                request.done.set_exception(error)
 
     def settle(self) -> None:
         """Answers the requests of the open group, whose facts are durable."""
@@ -172,5 +188,5 @@ class Inbox:
             if request.done.set_running_or_notify_cancel():
                 try:
                     request.done.set_result(request.answer())
-                except TwinError as error:
+                except Exception as error:  # noqa: BLE001 - of the one request: the others get their answers
                     request.done.set_exception(error)

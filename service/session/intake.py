@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ingest.core.units import NS_PER_S
+from service.session.inbox import QuarantinedError
 from service.session.observation import (
     Batch,
     DomainState,
@@ -22,6 +23,11 @@ HANDED_OVER = 5_000
 """Batches that are known again by their key in the run that takes the place of this one."""
 KEYS = 100_000
 """Batches that are known again by their key; items of older ones are refused as out of order."""
+
+
+def set_aside(reason: str) -> str:
+    """Returns what is said of a message that was set aside."""
+    return f"the message was set aside, nothing of it is in force: {reason}"
 
 
 class Intake:
@@ -51,8 +57,14 @@ class Intake:
         return self._origin_ns + max(self._newest.values()) if self._newest else None
 
     def answer(self, key: str) -> Json | None:
-        """Returns what was answered to the batch of this key; None where it is new."""
+        """Returns what was answered to the batch of this key; None where it is new.
+
+        Raises:
+            QuarantinedError: the batch was set aside.
+        """
         known = self._answers.get(key)
+        if known is not None and (reason := known.get("quarantined")) is not None:
+            raise QuarantinedError(set_aside(reason))
         return None if known is None else {**known, "duplicate": True}
 
     def last_key(self, client: str) -> str | None:
@@ -117,6 +129,12 @@ class Intake:
         count = self.accepted_in(batch)
         self.accepted += count
         self._know(batch["client"], batch["key"], {**self.refuse(batch), "accepted": count})
+
+    def quarantine(self, message: Json) -> None:
+        """Knows a batch again that was set aside; a source goes on behind it."""
+        if message["key"]:
+            answer = {"accepted": 0, "refused": [], "duplicate": False, "quarantined": message["reason"]}
+            self._know(message["client"], message["key"], answer)
 
     def accepted_in(self, batch: Json) -> int:
         """Returns the items that a batch of the log holds."""

@@ -26,8 +26,8 @@ STREAMED = frozenset(
     {
         "link_observed", "link_failed", "link_restored", "gpu_failed", "gpu_repaired", "domain_slowed",
         "decided", "order_given", "order_closed", "mode_changed", "rollback_requested", "plan_applied",
-        "iteration_done", "job_submitted", "job_started", "job_preempted", "job_finished", "clock_jumped",
-        "clock_settled", "jobs_changed",
+        "iteration_done", "message_quarantined", "job_submitted", "job_started", "job_preempted",
+        "job_finished", "clock_jumped", "clock_settled", "jobs_changed",
     }
 )  # fmt: skip
 """Types of events that the stream passes on."""
@@ -160,6 +160,11 @@ class LiveState(Fold):
     def _on_decision_requested(self, event: Event, requested: Json) -> None:
         if requested["by"] != "pull":
             self.last_period_ns = event.sim_ns
+
+    def _on_message_quarantined(self, event: Event, message: Json) -> None:
+        if message["kind"] == "decision_requested":  # the next one is due a period later
+            self.last_period_ns = event.sim_ns
+        self._happened(event, message)
 
     def _on_run_continued(self, event: Event, before: Json) -> None:
         self.last_period_ns = event.sim_ns

@@ -1,4 +1,4 @@
-"""What a client may send as an observation: one typed model a kind; its JSON schema is part of the OpenAPI page.
+"""What a client may send as an observation: a typed model a kind, whose JSON schema is on the OpenAPI page.
 
 Numbers lie in ranges with which the service can compute: neither so small that a ratio of two of them is 0,
 nor so large that a sum overflows. Other fields than those named here are passed over, since a job may send

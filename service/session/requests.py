@@ -86,8 +86,8 @@ class SessionRequests:
             return Fact(now_ns, "decision_requested", {"by": "pull", "client": client, **named})
 
         def answer() -> Json:
-            found = last()
-            made = found is not None and found is not before[0]
+            found, earlier = last(), before[0]
+            made = found is not None and (earlier is None or found["number"] != earlier["number"])
             return {"made": made, "decision": found, "obstacle": None if made else self._obstacle(job)}
 
         return self.inbox.put(Request(fact, answer))

@@ -34,14 +34,15 @@ from service.session import renewal, resumption
 from service.session.account_book import AccountBook
 from service.session.clock import LiveClock, wall_ns
 from service.session.clock_watch import DOWNTIME_NS, STEP_NS, ClockWatch
-from service.session.inbox import Closed, Inbox, StoppedError
-from service.session.intake import Intake
+from service.session.inbox import Closed, Inbox, QuarantinedError, StoppedError
+from service.session.intake import Intake, set_aside
 from service.session.job_book import JobBook
 from service.session.job_roll import JobRoll
 from service.session.live_state import LiveState, Published, published
 from service.session.observation import ItemReader
 from service.session.reported_time import ReportedTime
 from service.session.requests import SessionRequests
+from service.session.work_log import BrokenBy, WorkLog
 from twin.core.facts import Fact
 from twin.scenario import prepare as scenarios
 from twin.scenario.prepare import PreparedScenario, Scenario
@@ -159,8 +160,10 @@ class Session(SessionRequests):
         try:
             while True:
                 try:
-                    self._play()
-                    self._renew()
+                    if self._play():
+                        self._renew()
+                    else:
+                        self._prepare()
                 except Closed:
                     return
                 except StorageError as error:
@@ -235,7 +238,8 @@ class Session(SessionRequests):
         known = reported is not None and self.intake.answer(reported.key) is not None
         return self.clock_watch.facts(self._clock, None if known else reported)
 
-    def _play(self) -> None:
+    def _play(self) -> bool:
+        """Plays the run to its end; False: a message broke it and was set aside, so that it begins again."""
         folder = run_index.folder(self.store, self.run_id)
         exists = folder.is_dir()
         script = {e.payload["number"]: e.payload for e in self._stored() if e.type == "decided"}
@@ -244,34 +248,55 @@ class Session(SessionRequests):
         )
         self.context, self.by_job = prepared.context, prepared.by_job
         self._sink: LogSink | RunWriter = RunWriter.open(folder) if exists else LogSink(folder)
-        events = Watched(Watched(self._sink, self.accounts), self.state)
+        self._work = WorkLog(self._sink)
+        events = Watched(Watched(self._work, self.accounts), self.state)
         try:
             play(self.world, self.header, prepared.decision_sources, events)
+        except Exception as error:  # what a message breaks may be of any kind
+            broken = self._work.broken_by(error)
+            if broken is None:
+                raise
+            self._quarantine(broken)
+            return False
         finally:
             self._sink.close()
+        return True
+
+    def _quarantine(self, broken: BrokenBy) -> None:
+        """Sets a message aside, durably: the run is computed again without it."""
+        payload = broken.fact.payload
+        client, key = payload.get("client", ""), payload.get("key", "")
+        self._sink.quarantine(
+            broken.first, kind=broken.fact.type, client=client, key=key, reason=broken.reason
+        )
+        self._sink.flush()
+        self.inbox.turn_away(QuarantinedError(set_aside(broken.reason)))
 
     def _outside(self) -> Iterator[Fact]:
         """Yields the facts of the log, then the present ones."""
         live = self.header.live
         assert live is not None
-        last_ns, opened_ns = 0, -1
+        last_ns, last_seq, opened_ns = 0, -1, -1
         for event in self._stored():
-            last_ns = event.sim_ns
+            last_ns, last_seq = event.sim_ns, event.seq
             self._remember(Fact(event.sim_ns, event.type, event.payload))
-        for fact in observed.logged(self._stored()):
+        for seq, fact in observed.logged(self._stored()):
             opened_ns = fact.sim_ns if opened_ns < 0 else opened_ns
-            yield fact
+            yield self._work.take(fact, seq)
+            self._work.rest()
         if self._clock is None:
             self._clock = LiveClock(int(live["origin_epoch_ns"]), last_ns)
             self.clock_watch.problem = self.state.clock_problem
         clock = self._clock
-        self.state.fresh.clear()  # what the log holds is no news
+        published = self._committed[1] if self._committed[0] == self.run_id else last_seq + 1
+        self.state.fresh = [one for one in self.state.fresh if one["seq"] >= published]  # the rest is no news
         if opened_ns < 0:
             opened_ns = clock.now_ns()
             yield from self._openings(clock)
         for fact in self.inbox.facts(clock, self.state.last_period_ns, self._commit, self._watched):
             self._remember(fact)
-            yield fact
+            yield self._work.take(fact)
+            self._work.rest()
             if self._is_old(fact.sim_ns - opened_ns):
                 due = Fact(clock.now_ns(), "renewal_requested", {"client": "", "reason": "its age"})
                 self._remember(due)
@@ -290,6 +315,8 @@ class Session(SessionRequests):
             self.jobs.take(fact.payload["changes"])
         elif fact.type == "run_continued":
             self.intake.take_over(fact.payload)
+        elif fact.type == "message_quarantined":
+            self.intake.quarantine(fact.payload)
         elif fact.type == "renewal_requested":
             self._renewal = fact.payload
 
@@ -298,7 +325,8 @@ class Session(SessionRequests):
         queued, left = self._queued, self._resumed.left
         if self._before is None:
             before = [] if left is None else list(RunReader(run_index.folder(self.store, left)).events())
-            queued = self.jobs.opening(before, self.intake.epoch_ns(clock.now_ns()))
+            queued = renewal.dated(self.jobs.opening(before, clock.epoch_ns()), clock.epoch_ns())
+            self.jobs.take(queued)  # none is later than now, whatever the clock of that run was
             if left is not None:
                 names = [change["id"] for change in queued] if self.setup.jobs else [""]
                 orders = renewal.next_orders(before, names)

@@ -30,7 +30,7 @@ from twin.world.totals import Totals
 
 OUTSIDE = (
     "telemetry_received", "decision_requested", "mode_changed", "rollback_requested", "jobs_changed",
-    "renewal_requested", "run_continued", "clock_jumped", "clock_settled",
+    "renewal_requested", "run_continued", "message_quarantined", "clock_jumped", "clock_settled",
 )  # fmt: skip
 """Types of the facts that come from outside; all others follow from them."""
 Json = dict[str, Any]
@@ -81,6 +81,8 @@ class ObservedWorld:
         for fact in self._outside:
             self.now_ns = self._orders.now_ns = fact.sim_ns
             yield fact
+            if fact.type == "message_quarantined":  # of what is no part of the run nothing follows
+                continue
             self._orders.expire()
             getattr(self, f"_on_{fact.type}")(fact.payload)
             yield from self._following()

@@ -4,7 +4,7 @@ import { merged } from "./shapes.js";
 import { change, store } from "./store.js";
 
 const KEPT = 500, SAMPLES = 2000, RETRY_MS = [1000, 2000, 5000, 10000];
-const HAPPENED = new Set(["order_given", "order_closed", "mode_changed", "rollback_requested", "link_failed", "link_restored", "gpu_failed", "gpu_repaired", "plan_applied", "clock_jumped", "clock_settled", "job_submitted", "job_started", "job_preempted", "job_finished"]);
+const HAPPENED = new Set(["order_given", "order_closed", "mode_changed", "rollback_requested", "link_failed", "link_restored", "gpu_failed", "gpu_repaired", "plan_applied", "clock_jumped", "clock_settled", "message_quarantined", "job_submitted", "job_started", "job_preempted", "job_finished"]);
 let last = null, tries = 0, stale = new Set(), stopping = new AbortController(), waking = null;
 
 const PATHS = { state: "v1/state", accounts: "v1/accounts", series: "v1/series", queue: "v1/jobs" };
