@@ -80,7 +80,7 @@ def main() -> int:
         if "url" not in (body := json.loads(ready or "{}")):
             return service.wait()  # it has said why
         url = body["url"]
-        print(f"console     {url}/", flush=True)
+        print(f"console     {body['console']}", flush=True)
         if scraping := prometheus_words(given.store):
             stack.enter_context(running(*scraping))
             print(

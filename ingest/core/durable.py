@@ -104,7 +104,16 @@ class Disk:
         """
 
 
+class PrivateDisk(Disk):
+    """Makes files that nobody but their owner can read: secrets."""
+
+    def create(self, path: Path) -> int:
+        """Open a new file for writing, with mode 0600 from its first byte on."""
+        return os.open(path, _CREATE, 0o600)
+
+
 DISK = Disk()
+PRIVATE = PrivateDisk()
 
 
 @dataclass(frozen=True, slots=True)

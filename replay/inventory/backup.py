@@ -29,8 +29,9 @@ from replay.store import layout
 SCHEMA = "twin.backup/1"
 POINTERS = ("active.json", "calibration.json", "schedule.json", "lake/committed.json", "heads")
 """What names other files: read before them, written after them."""
-DERIVED = frozenset({"cache", "reports", "fetched", "quarantine", MARK})
-"""What is of no use in a copy, or comes back; so are locks and hidden files (a training under way)."""
+DERIVED = frozenset({"cache", "reports", "fetched", "quarantine", "service", MARK})
+"""What is of no use in a copy, or comes back; so are locks and hidden files (a training under way). `service`
+has the token of a service on this machine, which no copy is to have."""
 SMALL_BYTES = 1 << 20
 """A larger file of a known name and size is taken as known: parts, segments and weights are written once."""
 TRIES = 8

@@ -10,6 +10,7 @@ from fastapi.concurrency import run_in_threadpool
 from ingest.core import safe_json
 from ingest.core.errors import InputError, NotFoundError
 from service.api.access import needs, session_of
+from service.api.origins import NDJSON
 from service.api.schemas import Accepted, OrderWaiting
 from service.api.tokens import Client
 from service.session.observation import Batch
@@ -18,7 +19,6 @@ from service.session.session import Session
 router = APIRouter(prefix="/v1", tags=["telemetry"])
 MOST_ITEMS = 50_000
 """Items of one batch."""
-NDJSON = ("application/x-ndjson", "application/ndjson", "application/jsonl")
 _DOCUMENTED = {
     "requestBody": {
         "required": True,

@@ -86,43 +86,20 @@ class Published:
         return self.only.obstacle
 
 
-class LiveState(Fold):
-    """Counts and last events of a live run.
+class StreamEntries(Fold):
+    """Events as the stream and the webhook pass them on: one JSON object each.
 
-    `origin_epoch_ns` is its time 0, `noise` the deviation of the log of a telemetry sample.
+    `origin_epoch_ns` is the time 0 of the run, `run` its name.
     """
 
-    def __init__(self, origin_epoch_ns: int, noise: float) -> None:
-        self.origin_epoch_ns = origin_epoch_ns
-        self.events = 0
-        self.domains: tuple[str, ...] = ()
-        self.decisions: deque[Json] = deque(maxlen=KEPT)
-        self.happened: deque[Json] = deque(maxlen=KEPT)  # orders, modes, failures
-        self.links: dict[tuple[int, int], deque[tuple[int, float, float]]] = {}
-        self.steps: dict[str, deque[tuple[int, int, float]]] = {}
-        """Steps by job."""
-        self.decided: dict[str, Json] = {}
-        """Last decision about each job."""
-        self.latencies_s: deque[float] = deque(maxlen=KEPT)
-        self.counts: dict[str, int] = {}
-        self.step_count = self.fallbacks = 0
-        self.coverage = LinkErrors(noise)
-        self.figures = KpiFold()
-        self.hours: dict[int, dict[str, float]] = {}
-        """Charges by the hour of UTC (hours since the epoch) in which they became known."""
+    def __init__(self, origin_epoch_ns: int, run: str = "") -> None:
+        self.origin_epoch_ns, self.run = origin_epoch_ns, run
         self.fresh: list[Json] = []
-        """Events for the stream that have not been taken yet."""
+        """Entries that have not been taken yet."""
         self._trigger: Json = {}
-        self.last_period_ns = 0
-        self.clock_problem = ""
-        """Reason of the last jump of the clock that is not over."""
 
     def add(self, event: Event) -> None:
         """Applies an event."""
-        self.events = event.seq + 1
-        self.counts[event.type] = self.counts.get(event.type, 0) + 1
-        self.coverage.add(event)
-        self.figures.add(event)
         super().add(event)
         if event.type in STREAMED and event.type != "decided":
             self.fresh.append(self._entry(event, self._streamed(event)))
@@ -142,6 +119,55 @@ class LiveState(Fold):
     def _entry(self, event: Event, payload: Json) -> Json:
         job = {"job": event.job} if event.job else {}
         return {"event": event.type, "seq": event.seq, "at": self.utc(event.sim_ns), **job, **payload}
+
+    def _on_triggered(self, event: Event, triggered: Json) -> None:
+        self._trigger = triggered
+
+    def _on_decided(self, event: Event, decided: Json) -> None:
+        short = {
+            name: decided[name]
+            for name in ("number", "action", "plan", "reason", "predicted_iter_s", "fallback")
+        }
+        trigger = {"trigger": self._trigger.get("trigger", ""), "reasons": self._trigger.get("reasons", {})}
+        more = {**short, **trigger, "latency_s": event.wall.get("latency_s")}
+        self.fresh.append(self._entry(event, more))
+
+
+class LiveState(StreamEntries):
+    """Counts and last events of a live run.
+
+    `noise` is the deviation of the log of a telemetry sample.
+    """
+
+    def __init__(self, origin_epoch_ns: int, noise: float, run: str = "") -> None:
+        super().__init__(origin_epoch_ns, run)
+        self.events = 0
+        self.domains: tuple[str, ...] = ()
+        self.decisions: deque[Json] = deque(maxlen=KEPT)
+        self.happened: deque[Json] = deque(maxlen=KEPT)  # orders, modes, failures
+        self.links: dict[tuple[int, int], deque[tuple[int, float, float]]] = {}
+        self.steps: dict[str, deque[tuple[int, int, float]]] = {}
+        """Steps by job."""
+        self.decided: dict[str, Json] = {}
+        """Last decision about each job."""
+        self.latencies_s: deque[float] = deque(maxlen=KEPT)
+        self.counts: dict[str, int] = {}
+        self.step_count = self.fallbacks = 0
+        self.coverage = LinkErrors(noise)
+        self.figures = KpiFold()
+        self.hours: dict[int, dict[str, float]] = {}
+        """Charges by the hour of UTC (hours since the epoch) in which they became known."""
+        self.last_period_ns = 0
+        self.clock_problem = ""
+        """Reason of the last jump of the clock that is not over."""
+
+    def add(self, event: Event) -> None:
+        """Applies an event."""
+        self.events = event.seq + 1
+        self.counts[event.type] = self.counts.get(event.type, 0) + 1
+        self.coverage.add(event)
+        self.figures.add(event)
+        super().add(event)
 
     def _on_run_started(self, event: Event, started: Json) -> None:
         self.domains = tuple(domain["name"] for domain in started["scenario"]["cluster"]["domains"])
@@ -178,22 +204,13 @@ class LiveState(Fold):
         self.clock_problem = ""
         self._happened(event, settled)
 
-    def _on_triggered(self, event: Event, triggered: Json) -> None:
-        self._trigger = triggered
-
     def _on_decided(self, event: Event, decided: Json) -> None:
-        latency_s = event.wall.get("latency_s")
-        short = {
-            name: decided[name]
-            for name in ("number", "action", "plan", "reason", "predicted_iter_s", "fallback")
-        }
-        trigger = {"trigger": self._trigger.get("trigger", ""), "reasons": self._trigger.get("reasons", {})}
-        entry = self._entry(event, {**short, **trigger, "latency_s": latency_s})
+        super()._on_decided(event, decided)
+        entry = self.fresh[-1]
         self.fallbacks += decided["fallback"] is not None
         self.decisions.append(entry)
         self.decided[event.job] = entry
-        self.fresh.append(entry)
-        if latency_s is not None:
+        if (latency_s := entry["latency_s"]) is not None:
             self.latencies_s.append(latency_s)
 
     def _charged(self, event: Event, payload: Json) -> None:

@@ -190,7 +190,7 @@ class Session(SessionRequests):
         live, telemetry = self.header.live, self.setup.scenario.telemetry
         assert live is not None
         origin_ns = int(live["origin_epoch_ns"])
-        self.state = LiveState(origin_ns, telemetry.noise)
+        self.state = LiveState(origin_ns, telemetry.noise, self.run_id)
         self.world: ObservedWorld = observed.world_of(self.header, self.setup, self._outside())
         self.jobs: JobBook | JobRoll
         if self.setup.jobs:

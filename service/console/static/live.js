@@ -38,7 +38,7 @@ async function everything() {
   if (known.length) await choose(known.includes(store.link) ? store.link : known[0]);
 }
 
-const joined = (rows, row, kept) => rows.some((one) => one.seq === row.seq) ? rows : [...rows.slice(1 - kept), row];
+const joined = (rows, row, kept) => rows.some((one) => one.seq === row.seq && one.at === row.at) ? rows : [...rows.slice(1 - kept), row];
 
 function heard(event) {
   last = event.seq;
