@@ -80,6 +80,8 @@ EVENT_TYPES: dict[str, EventType] = {
         ("mode_changed", 1, payloads.ModeChanged),
         ("rollback_requested", 1, payloads.RollbackRequested),
         ("renewal_requested", 1, payloads.RenewalRequested),
+        ("clock_jumped", 1, payloads.ClockJumped),
+        ("clock_settled", 1, payloads.ClockSettled),
         ("run_continued", 1, payloads.RunContinued),
         ("jobs_changed", 1, payloads.JobsChanged),
         ("message_quarantined", 1, payloads.MessageQuarantined),

@@ -413,6 +413,20 @@ class RenewalRequested(Payload):
     reason: str = Field(description="why, in words")
 
 
+class ClockJumped(Payload):
+    """The wall clock of a service does not agree with the time that has passed, or with its clients."""
+
+    wall_epoch_ns: int = Field(description="time of the wall clock, nanoseconds since the epoch")
+    ahead_s: float = Field(description="seconds that it is ahead of the run, or of the clients")
+    reason: str = Field(description="why it is in doubt, in words")
+
+
+class ClockSettled(ClockJumped):
+    """The wall clock of a service is believed again; a renewal follows where the run is beyond it."""
+
+    reason: str = Field(description="why it is believed, in words")
+
+
 class RunContinued(Payload):
     """A run of a service takes the place of another, and begins with all that was known at its end."""
 

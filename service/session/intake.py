@@ -15,11 +15,10 @@ from service.session.observation import (
     Refusal,
     StepTime,
 )
+from service.session.reported_time import AHEAD_NS
 from twin.core.facts import Fact
 
 Json = dict[str, Any]
-AHEAD_NS = 5 * NS_PER_S
-"""A client's clock may be ahead by so much; its sample then counts as made on arrival."""
 HANDED_OVER = 5_000
 """Batches that are known again by their key in the run that takes the place of this one."""
 KEYS = 100_000
@@ -52,6 +51,10 @@ class Intake:
     def epoch_ns(self, now_ns: int) -> int:
         """Returns a time of the run as nanoseconds since the epoch."""
         return self._origin_ns + now_ns
+
+    def newest_epoch_ns(self) -> int | None:
+        """Returns the newest time that was reported, nanoseconds since the epoch; None: none was."""
+        return self._origin_ns + max(self._newest.values()) if self._newest else None
 
     def answer(self, key: str) -> Json | None:
         """Returns what was answered to the batch of this key; None where it is new.
@@ -89,9 +92,14 @@ class Intake:
         payload["refused"] = [list(refusal) for refusal in sorted(refused)]
         return Fact(now_ns, "telemetry_received", payload)
 
-    def handed_over(self, shift_ns: int) -> Json:
-        """Returns `newest_ns` and `answers` of `run_continued` for a run whose time 0 is so much later."""
-        newest = [[*place, ns - shift_ns] for place, ns in self._newest.items() if ns >= shift_ns]
+    def handed_over(self, shift_ns: int, until_ns: int) -> Json:
+        """Returns `newest_ns` and `answers` of `run_continued` for a run whose time 0 is so much later.
+
+        What was reported after `until_ns` of the new run, by a clock that was wrong, is not handed over.
+        """
+        newest = [
+            [*place, ns - shift_ns] for place, ns in self._newest.items() if 0 <= ns - shift_ns <= until_ns
+        ]
         clients = {key: client for client, key in self._last_keys.items()}
         answers = []
         for key, known in list(self._answers.items())[-HANDED_OVER:]:

@@ -14,8 +14,8 @@ from typing import Any, Literal
 from ingest.core.terminal import clipped, shown
 from ingest.core.units import NS_PER_S
 from replay.log.events import Event
-from service.session.intake import AHEAD_NS
 from service.session.job_items import KINDS, fault_of
+from service.session.reported_time import AHEAD_NS
 
 Json = dict[str, Any]
 JobState = Literal["waiting", "running", "ended", "cancelled"]

@@ -27,7 +27,7 @@ STREAMED = frozenset(
         "link_observed", "link_failed", "link_restored", "gpu_failed", "gpu_repaired", "domain_slowed",
         "decided", "order_given", "order_closed", "mode_changed", "rollback_requested", "plan_applied",
         "iteration_done", "message_quarantined", "job_submitted", "job_started", "job_preempted",
-        "job_finished",
+        "job_finished", "clock_jumped", "clock_settled", "jobs_changed",
     }
 )  # fmt: skip
 """Types of events that the stream passes on."""
@@ -102,7 +102,15 @@ class StreamEntries(Fold):
         """Applies an event."""
         super().add(event)
         if event.type in STREAMED and event.type != "decided":
-            self.fresh.append(self._entry(event, event.payload))
+            self.fresh.append(self._entry(event, self._streamed(event)))
+
+    def _streamed(self, event: Event) -> Json:
+        """Returns what the stream says of an event: its payload, but of many changes their number alone."""
+        if event.type == "jobs_changed":
+            return {"client": event.payload["client"], "count": len(event.payload["changes"])}
+        if event.type == "link_observed":
+            return {**event.payload, "sampled_at": self.utc(event.payload["sampled_ns"])}
+        return event.payload
 
     def utc(self, sim_ns: int) -> float:
         """Returns a time of the run as seconds since the epoch."""
@@ -150,6 +158,8 @@ class LiveState(StreamEntries):
         self.hours: dict[int, dict[str, float]] = {}
         """Charges by the hour of UTC (hours since the epoch) in which they became known."""
         self.last_period_ns = 0
+        self.clock_problem = ""
+        """Reason of the last jump of the clock that is not over."""
 
     def add(self, event: Event) -> None:
         """Applies an event."""
@@ -185,6 +195,14 @@ class LiveState(StreamEntries):
     def _on_run_continued(self, event: Event, before: Json) -> None:
         self.last_period_ns = event.sim_ns
         self.hours = {int(hour): dict(zip(CHARGES, sums, strict=True)) for hour, *sums in before["hours"]}
+
+    def _on_clock_jumped(self, event: Event, jumped: Json) -> None:
+        self.clock_problem = jumped["reason"]
+        self._happened(event, jumped)
+
+    def _on_clock_settled(self, event: Event, settled: Json) -> None:
+        self.clock_problem = ""
+        self._happened(event, settled)
 
     def _on_decided(self, event: Event, decided: Json) -> None:
         super()._on_decided(event, decided)

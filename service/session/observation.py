@@ -22,6 +22,7 @@ from service.session.observation_items import (
     StepItem,
     first_fault,
 )
+from service.session.reported_time import ReportedTime
 from twin.core.plan import Plan, to_json
 from twin.estimation.estimator import Estimator
 from twin.settings.plan_document import received_plan
@@ -92,12 +93,22 @@ class ItemError(Exception):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Batch:
-    """A batch of one client under its idempotency key."""
+    """A batch of one client under its idempotency key.
+
+    `own_clock` is false where the service itself has said the time of the items.
+    """
 
     key: str
     client: str
     good: tuple[Observation, ...]
     refused: tuple[Refusal, ...]
+    own_clock: bool = True
+
+    def reported_time(self) -> ReportedTime | None:
+        """Returns what the batch says about the clock of its client; None: nothing."""
+        if not self.good or not self.own_clock:
+            return None
+        return ReportedTime(self.client, self.key, max(seen.epoch_ns for seen in self.good))
 
 
 class ItemReader:
@@ -108,7 +119,7 @@ class ItemReader:
         self._cluster_domains = next(iter(self._estimators.values())).cluster.domains
         self._domains = {domain.name: k for k, domain in enumerate(self._cluster_domains)}
 
-    def batch(self, key: str, client: str, items: Sequence[Any]) -> Batch:
+    def batch(self, key: str, client: str, items: Sequence[Any], *, own_clock: bool = True) -> Batch:
         """Returns the batch with its good items and its faulty ones."""
         good: list[Observation] = []
         refused: list[Refusal] = []
@@ -117,7 +128,7 @@ class ItemReader:
                 good.append(self._observation(number, self._typed(item)))
             except ItemError as error:
                 refused.append(Refusal(number, str(error)))
-        return Batch(key, client, tuple(good), tuple(refused))
+        return Batch(key, client, tuple(good), tuple(refused), own_clock)
 
     def _typed(self, item: Any) -> ObservationItem:
         """Returns an item as the model of its kind, of a job that is there."""

@@ -53,7 +53,7 @@ class SessionRequests:
             assert known is not None
             return {**known, "duplicate": False}
 
-        return self.inbox.put(Request(fact, answer))
+        return self.inbox.put(Request(fact, answer, batch.reported_time()))
 
     def change_jobs(self, items: list[Any], client: str = "") -> "Future[Json]":
         """Returns what became of changes of the queue, when they are durable: `accepted`, `unchanged`,

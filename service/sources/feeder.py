@@ -22,10 +22,14 @@ END_S = 15.0
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SourceBatch:
-    """Items of a source, and the key under which they go: with it the source goes on behind them."""
+    """Items of a source, and the key under which they go: with it the source goes on behind them.
+
+    `own_clock` is false where the times of the items are those at which they were read.
+    """
 
     key: str
     items: list[Any]
+    own_clock: bool = True
 
 
 class TelemetrySource(Protocol):
@@ -38,8 +42,9 @@ class TelemetrySource(Protocol):
     problem: str
     """Reason for which something could not be read; empty: all is well."""
 
-    def go_on(self, key: str | None, since_ns: int) -> None:
-        """Takes the key of the last batch in the log (None: there is none) and the run's beginning, epoch."""
+    def go_on(self, key: str | None, since_ns: int, now_ns: Callable[[], int]) -> None:
+        """Takes the key of the last batch in the log (None: there is none), the run's beginning (epoch), and
+        what returns the time of the run, for items that have none of their own."""
 
     def fetch(self) -> SourceBatch | None:
         """Returns the next batch; None: there is nothing now.
@@ -62,7 +67,7 @@ class Feeder:
         self.accepted = self.refused = self.old = 0
         """Items; `old` ones are from before the run began and are passed over."""
         self.up = False
-        self._session, self._origin_ns = session, session.state.origin_epoch_ns
+        self._session = session
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._work, name=f"twin-{source.name}", daemon=True)
         self._thread.start()
@@ -78,7 +83,8 @@ class Feeder:
         self._thread.join(END_S)
 
     def _work(self) -> None:
-        self.source.go_on(self._session.intake.last_key(self.source.name), self._origin_ns)
+        key, since_ns = self._session.intake.last_key(self.source.name), self._session.state.origin_epoch_ns
+        self.source.go_on(key, since_ns, self._session.now_epoch_ns)
         try:
             self._feed()
         finally:
@@ -105,7 +111,7 @@ class Feeder:
         self.old += len(found.items) - len(fresh)
         if not fresh:
             return
-        batch = self._session.reader.batch(found.key, self.source.name, fresh)
+        batch = self._session.reader.batch(found.key, self.source.name, fresh, own_clock=found.own_clock)
         while not self._stop.is_set():
             try:
                 answer = self._session.observe(batch).result()
@@ -130,4 +136,4 @@ class Feeder:
 
     def _is_old(self, item: Any) -> bool:
         at = item.get("epoch_ns") if isinstance(item, dict) else None
-        return isinstance(at, int) and at < self._origin_ns
+        return isinstance(at, int) and at < self._session.state.origin_epoch_ns

@@ -140,7 +140,7 @@ class FileTail:
         here = os.fstat(file.fileno())
         if self._path.exists() and os.path.samestat(self._path.stat(), here):
             return False
-        if time.time() - here.st_mtime < QUIET_S or not self._path.exists():
+        if not _quiet(here) or not self._path.exists():
             return False
         following = self._after(here)
         self._begin(following)
@@ -182,7 +182,12 @@ class FileTail:
         """True for a rotated file to which nothing is written any more."""
         here = os.fstat(file.fileno())
         rotated = self._path.exists() and not os.path.samestat(self._path.stat(), here)
-        return rotated and time.time() - here.st_mtime >= QUIET_S
+        return rotated and _quiet(here)
+
+
+def _quiet(file: os.stat_result) -> bool:
+    """True if nothing was written for a while, or if one of the clocks is wrong."""
+    return abs(time.time() - file.st_mtime) >= QUIET_S
 
 
 def _opened(path: Path) -> BinaryIO:
