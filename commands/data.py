@@ -236,7 +236,7 @@ def traces(out: Output, name: str | None, plot: Path | None, drop: bool) -> None
 
         with out.console.working("picture"):
             drawn = picture(out.store, name, plot)
-        stored = durable.replace(plot, drawn)
+        stored = durable.write_output(plot, drawn)
         body = {"schema": "twin.plot/1", "name": name, "path": str(plot), "bytes": stored.size_bytes}
         out.show(body, lambda console: console.line(str(plot)))
         return

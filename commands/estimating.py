@@ -197,7 +197,7 @@ def draw(out: Output, found: "BatchAnswer | ProfileAnswer", path: Path | None) -
 
     with out.console.working("picture"):
         drawn = picture(found, path)
-    durable.replace(path, drawn)
+    durable.write_output(path, drawn)
 
 
 @writing_command

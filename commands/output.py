@@ -13,7 +13,7 @@ from click.core import ParameterSource
 from commands.frame.lazy_group import LazyGroup
 from commands.frame.options_as_settings import settings, variable
 from commands.run_record import RunRecord
-from ingest.core.errors import Interrupted, StorageError, TwinError
+from ingest.core.errors import Interrupted, TwinError
 
 if TYPE_CHECKING:
     from commands.show.console import Console
@@ -91,17 +91,9 @@ def write(data: bytes) -> None:
 
     Raises:
         StorageError: stdout is closed, or what it leads to is full.
-        BrokenPipeError: the reader has gone.
     """
-    if sys.stdout is None:
-        raise StorageError("standard output is closed; direct it to a file or a program")
-    try:
-        sys.stdout.buffer.write(data)
-        sys.stdout.buffer.flush()
-    except BrokenPipeError:
-        raise
-    except OSError as error:
-        raise StorageError(f"standard output: cannot be written ({error.strerror}); free space") from error
+    sys.stdout.buffer.write(data)
+    sys.stdout.buffer.flush()
 
 
 @contextmanager

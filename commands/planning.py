@@ -104,7 +104,7 @@ def plan(
     if drawing is not None:
         with out.console.working("picture"):
             drawn = picture(found.record, found.plans[pick - 1], drawing)
-        durable.replace(drawing, drawn)
+        durable.write_output(drawing, drawn)
     out.show(found.to_json(), lambda console: show.answer(console, found, front=front))
 
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ingest.core.durable import replace
+from ingest.core.durable import write_output
 from ingest.core.errors import UsageError
 from replay.log.events import canonical
 from replay.log.run_log import RunReader
@@ -44,7 +44,7 @@ def write(store: Path, run_ids: Sequence[str], out: Path | None = None) -> Path:
         NotFoundError, DamageError, StorageError: as for the page of one run.
     """
     target = out or store / REPORTS / f"{run_ids[0]}-beside-{len(run_ids) - 1}.html"
-    replace(target, render(store, run_ids).encode())
+    write_output(target, render(store, run_ids).encode())
     return target
 
 
