@@ -19,6 +19,7 @@ from pathlib import Path, PurePath, PurePosixPath
 from typing import IO, BinaryIO, cast
 
 from ingest.core.errors import InputError
+from ingest.core.file_kinds import refuse_special
 from ingest.parsing.source import (
     HEAD_BYTES,
     SMALL_BYTES,
@@ -220,7 +221,7 @@ def _hidden(member: str) -> bool:
 
 def _size(path: Path) -> int:
     try:
-        return path.stat().st_size
+        return refuse_special(path).st_size
     except OSError as error:
         raise unreadable(path, error) from error
 

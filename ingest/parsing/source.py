@@ -3,13 +3,13 @@
 import hashlib
 import io
 import re
-import stat
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import BinaryIO, cast
 
 from ingest.core.errors import InputError
+from ingest.core.file_kinds import refuse_special
 from ingest.parsing import text_encoding
 
 SMALL_BYTES = 16 * 1024**2
@@ -114,12 +114,12 @@ def from_file(path: Path, name: str) -> Source:
     """
     name = name.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
     try:
-        found = path.stat()
-        if not stat.S_ISREG(found.st_mode):
-            raise InputError(f"{path}: not a regular file; left out")
-        if found.st_size <= SMALL_BYTES:
+        expected = refuse_special(path).st_size
+        if expected <= SMALL_BYTES:
             with open(path, "rb", buffering=0) as raw:  # noqa: PTH123  # thousands of small files: 10 us each
-                return from_bytes(name, str(path), raw.readall())
+                data = raw.read(expected + 1) or b""
+            if len(data) == expected:  # else it changes while it is read
+                return from_bytes(name, str(path), data)
         with path.open("rb") as stream:
             head = stream.read(HEAD_BYTES)
             stream.seek(0)

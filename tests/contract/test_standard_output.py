@@ -12,6 +12,8 @@ from typing import Any
 import pytest
 
 import cli
+from replay.inventory.backup import back_up
+from replay.inventory.places import Folder
 from replay.training.retrain import RetrainResult
 from replay.training.train import TrainingResult
 from tests.contract.test_commands import words
@@ -56,8 +58,7 @@ def said(name: str, tmp_path: Path, store: Path, monkeypatch: pytest.MonkeyPatch
         monkeypatch.setattr("service.api.server.run", served)
     place = store
     if name == "restore":
-        monkeypatch.setattr(sys, "argv", ["twin", "--store", str(store), "backup", str(tmp_path / "copy")])
-        cli.main()
+        back_up(store, Folder(tmp_path / "copy"))
         place = tmp_path / "restored"
     return ["--store", str(place), *(word.format(tmp=tmp_path) for word in OTHERS[name])]
 
@@ -84,9 +85,6 @@ def ended(
     return code, capsys.readouterr().err
 
 
-Case = Callable[..., tuple[int, str]]
-
-
 @pytest.mark.parametrize("name", cli.COMMANDS)
 def test_a_full_output_is_one_line_and_exit_code_1(
     name: str, store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
@@ -94,9 +92,8 @@ def test_a_full_output_is_one_line_and_exit_code_1(
 ) -> None:  # fmt: skip
     full = device(tmp_path / "full", FULL)
     arguments = said(name, tmp_path, store, monkeypatch)
-    stream = io.TextIOWrapper(io.BufferedWriter(io.FileIO(full, "w")), "utf-8")
-    code, err = ended(stream, arguments, monkeypatch, capsys)
-    stream.buffer.raw.close()  # type: ignore[attr-defined]
+    with io.TextIOWrapper(io.BufferedWriter(io.FileIO(full, "w")), "utf-8") as stream:
+        code, err = ended(stream, arguments, monkeypatch, capsys)
     assert code == 1, err
     line = next(line for line in err.splitlines() if line.startswith("twin: "))
     assert "standard output: cannot be written (No space left on device)" in line
@@ -122,5 +119,6 @@ def test_a_reader_that_has_gone_ends_a_command_quietly(
 ) -> None:  # fmt: skip
     reader, writer = os.pipe()
     os.close(reader)
-    stream = io.TextIOWrapper(io.BufferedWriter(io.FileIO(writer, "w")), "utf-8")
-    assert ended(stream, said(name, tmp_path, store, monkeypatch), monkeypatch, capsys) == (0, "")
+    arguments = said(name, tmp_path, store, monkeypatch)
+    with io.TextIOWrapper(io.BufferedWriter(io.FileIO(writer, "w")), "utf-8") as stream:
+        assert ended(stream, arguments, monkeypatch, capsys) == (0, "")
