@@ -85,7 +85,9 @@ def _refuse_bomb(source: Source, footer: pq.FileMetaData) -> None:
     content = values = 0
     for _, at, chunk in _chunks(footer):
         if min(chunk.num_values, chunk.total_uncompressed_size) < 0:
-            raise InputError(f"{source.shown}: its footer states a negative size; not a Parquet file to trust")
+            raise InputError(
+                f"{source.shown}: its footer states a negative size; not a Parquet file to trust"
+            )
         content += chunk.total_uncompressed_size
         values += chunk.num_values * width[at]
     # Each row has its number, too; columns may hold fewer values than there are rows.

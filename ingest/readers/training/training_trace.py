@@ -34,7 +34,11 @@ class TrainingTrace:
 
     def can_read(self, path: PurePath, head: bytes) -> bool:
         """Returns True if it is a Parquet file called `trace-*.parquet`; its columns stand at its end."""
-        return path.name.startswith("trace-") and path.suffix == ".parquet" and head.startswith(parquet_input.MAGIC)
+        return (
+            path.name.startswith("trace-")
+            and path.suffix == ".parquet"
+            and head.startswith(parquet_input.MAGIC)
+        )
 
     def read(self, source: Source, options: DatasetOptions) -> Iterator[RowBatch]:
         """Yields operations as they come, the steps at the end."""
