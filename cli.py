@@ -11,7 +11,7 @@ import click
 
 from commands.frame import standard_streams
 from commands.frame.lazy_group import LazyGroup
-from commands.frame.standard_streams import ReaderGone
+from commands.frame.standard_streams import ReaderGoneError
 from commands.output import HELP, Output, shared_options
 from commands.run_record import append
 from ingest.core.errors import Interrupted, StorageError, TwinError
@@ -109,7 +109,7 @@ def fail(error: TwinError | click.ClickException, as_json: bool) -> NoReturn:
         import json
 
         body = {"schema": "twin.error/1", "error": type(error).__name__, "message": message}
-        with suppress(ReaderGone, StorageError):  # stdout may be what failed; the message is on stderr
+        with suppress(ReaderGoneError, StorageError):  # stdout may be what failed; the message is on stderr
             click.echo(json.dumps(body))
     sys.exit(error.exit_code)
 
@@ -172,7 +172,7 @@ def _run(output: Output) -> None:
         interrupted(error)
     except MemoryError as error:
         fail(click.ClickException(f"not enough memory ({error}); {MORE_MEMORY}"), output.as_json)
-    except ReaderGone:  # nothing is left to say
+    except ReaderGoneError:  # nothing is left to say
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(0)
 

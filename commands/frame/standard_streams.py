@@ -16,7 +16,7 @@ from ingest.core.errors import StorageError
 CLOSED = "standard output is closed; direct it to a file or a program"
 
 
-class ReaderGone(Exception):
+class ReaderGoneError(Exception):
     """The program that read standard output has ended.
 
     No `OSError`, as rich and click would take a broken pipe for a failure of theirs.
@@ -44,7 +44,7 @@ class _Output(io.RawIOBase):
         """Writes some of the bytes and returns how many.
 
         Raises:
-            ReaderGone, StorageError.
+            ReaderGoneError, StorageError.
         """
         if self._target is None:
             raise StorageError(CLOSED)
@@ -53,7 +53,7 @@ class _Output(io.RawIOBase):
                 select.select([], [self._target], [])
             self._target.flush()
         except BrokenPipeError:
-            raise ReaderGone from None
+            raise ReaderGoneError from None
         except OSError as error:
             raise StorageError(
                 f"standard output: cannot be written ({error.strerror}); free space, or direct it elsewhere"
@@ -66,7 +66,7 @@ class _Notes(_Output):
 
     def write(self, data: Any) -> int:
         """Writes the bytes, or drops them; returns how many there were."""
-        with suppress(ReaderGone, StorageError):
+        with suppress(ReaderGoneError, StorageError):
             return super().write(data)
         return len(memoryview(data).cast("B"))
 
@@ -88,7 +88,7 @@ def reported() -> Iterator[None]:
         yield
     finally:
         for stream in (sys.stdout, sys.stderr):
-            with suppress(ReaderGone, StorageError, ValueError):
+            with suppress(ReaderGoneError, StorageError, ValueError):
                 stream.flush()
         sys.stdout, sys.stderr = plain
 

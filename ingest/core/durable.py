@@ -197,7 +197,7 @@ def replace(path: Path, data: bytes, *, disk: Disk = DISK) -> Stored:
 
 
 def write_output(path: Path, data: bytes, *, disk: Disk = DISK) -> Stored:
-    """Write `data` where a user wants it: a file is replaced atomically (behind links, the file they lead to),
+    """Write `data` to what a user names: a file is replaced atomically (behind links, the one they lead to),
     a device, FIFO or terminal is opened and written. A FIFO is given `READER_WAIT_S` to find its reader.
 
     Raises:

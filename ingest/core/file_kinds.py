@@ -16,7 +16,8 @@ _KINDS = (
 )  # fmt: skip
 _KERNEL_FILE_SYSTEMS = {
     "binfmt_misc", "bpf", "cgroup", "cgroup2", "configfs", "debugfs", "devpts", "devtmpfs", "efivarfs",
-    "fusectl", "mqueue", "nsfs", "proc", "pstore", "rpc_pipefs", "securityfs", "selinuxfs", "sysfs", "tracefs",
+    "fusectl", "mqueue", "nsfs", "proc", "pstore", "rpc_pipefs", "securityfs", "selinuxfs", "sysfs",
+    "tracefs",
 }  # fmt: skip
 _MOUNTS = Path("/proc/self/mountinfo")
 

@@ -1,9 +1,9 @@
 """Parquet files from outside, bounded by what they state about themselves before a row is read.
 
-A column chunk can repeat one text of a megabyte, or one number, a million times in a few bytes. So rows, cells
-and bytes after decoding are held to the limit of archives (`archive.MAX_RATIO`), by the sizes in the footer;
-what the footer does not state, the length of repeated texts, is measured without repeating them. Batches are
-cut so that each holds at most `BATCH_BYTES` of text.
+A column chunk can repeat one text of a megabyte, or one number, a million times in a few bytes. So rows,
+cells and bytes after decoding are held to the limit of archives (`archive.MAX_RATIO`), by the sizes in the
+footer; what the footer does not state, the length of repeated texts, is measured without repeating them.
+Batches are cut so that each holds at most `BATCH_BYTES` of text.
 """
 
 from collections.abc import Iterator, Sequence
@@ -85,9 +85,7 @@ def _refuse_bomb(source: Source, footer: pq.FileMetaData) -> None:
     content = values = 0
     for _, at, chunk in _chunks(footer):
         if min(chunk.num_values, chunk.total_uncompressed_size) < 0:
-            raise InputError(
-                f"{source.shown}: its footer states a negative size; not a Parquet file to trust"
-            )
+            raise InputError(f"{source.shown}: its footer states a negative size; the file is damaged")
         content += chunk.total_uncompressed_size
         values += chunk.num_values * width[at]
     # Each row has its number, too; columns may hold fewer values than there are rows.
@@ -98,8 +96,8 @@ def _refuse_bomb(source: Source, footer: pq.FileMetaData) -> None:
 
 def _bomb(source: Source, what: str) -> InputError:
     return InputError(
-        f"{source.shown}: {what} after decoding, more than {MAX_RATIO:,} times its {source.size_bytes:,} bytes "
-        f"and more than {RATIO_FLOOR_BYTES // 1024**2} MiB; refused as a bomb"
+        f"{source.shown}: {what} after decoding, more than {MAX_RATIO:,} times its "
+        f"{source.size_bytes:,} bytes and more than {RATIO_FLOOR_BYTES // 1024**2} MiB; refused as a bomb"
     )
 
 
@@ -198,7 +196,7 @@ def _cut(source: Source, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
             length += _lengths(column)
     if len(batch) and length.max() > LINE_LIMIT_BYTES:
         raise InputError(
-            f"{source.shown}: a row longer than {LINE_LIMIT_BYTES // 1024**2} MiB; not a table of measurements"
+            f"{source.shown}: a row longer than {LINE_LIMIT_BYTES // 1024**2} MiB; no table of measurements"
         )
     ends, start = np.cumsum(length), 0
     while start < len(batch):

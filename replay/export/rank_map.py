@@ -81,9 +81,7 @@ def check_names(job: PlannedJob) -> None:
     """
     names = sites(job)
     if len({*names}) < len(job.domains):
-        raise UsageError(
-            f"two sites would have one name among {', '.join(names)}; rename one in the scenario"
-        )
+        raise UsageError(f"two sites would have one name ({', '.join(names)}); rename one in the scenario")
     replicas = 1 if job.plan.sync is None else len(job.plan.shares)
     places = [(one.domain, one.node, one.gpu) for n in range(replicas) for one in ranks(job.replica(n))]
     if len({*places}) < len(places):

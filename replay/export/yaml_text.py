@@ -1,4 +1,4 @@
-"""YAML that every parser reads as the same values: texts that any version takes for something else are quoted.
+"""YAML that every parser reads alike: texts that any version takes for something else are quoted.
 
 Kubernetes reads YAML 1.1 through Go: `y`, `on` and `no` may be truth values there, `1e3`, `0x1F`, `1_000` and
 `12:30` numbers, `2026-01-01` a time. PyYAML quotes only what it would misread itself. Source: the YAML 1.1

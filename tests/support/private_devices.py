@@ -1,4 +1,4 @@
-"""Devices, FIFOs and terminals of a test's own: what goes wrong with them must not reach those of the machine."""
+"""Devices of a test's own: what goes wrong with them must not reach those of the machine."""
 
 import os
 import stat

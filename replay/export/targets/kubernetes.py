@@ -83,7 +83,7 @@ def name_of(job: PlannedJob) -> str:
 
 
 def node_labels(job: PlannedJob) -> tuple[str, ...]:
-    """Returns the value by which the nodes of each domain are labelled: its name where a label may have it."""
+    """Returns the value that labels the nodes of each domain: its name where a label may have it."""
     names = rank_map.sites(job)
     return tuple(
         domain.name if LABEL.fullmatch(domain.name) else name
