@@ -108,7 +108,8 @@ def _answer(store: Path, shown: Sequence[ShownRun]) -> Section:
         if paired:
             blocks = [kpi_table.blocks(store, each.run_id, one.run.end_s) for each in (base, one)]
             found = kpi_table.saving(blocks[0], blocks[1], one.run.header["seed"])
-            saved = percent(found.mean, sign="+"), f"{kpi_table.spread(found, 100.0, '+')}\u202f%"
+            around = f"{kpi_table.spread(found, 100.0, '+')}\u202f%" if found.estimated else NONE
+            saved = percent(found.mean, sign="+"), around
         kpis = one.kpis
         rows.append((
             one.label, scaled(kpis.time_per_token_s, 1e6), *saved, plain(kpis.tokens),
