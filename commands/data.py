@@ -8,7 +8,7 @@ import click
 
 from commands import completion as known
 from commands.frame.options_as_settings import given
-from commands.output import PATH, Output, with_output, writing_command
+from commands.output import FOLDER, PATH, Output, with_output, writing_command
 from ingest.core.errors import InputError, UsageError
 
 SHIPPED = Path("shipped")
@@ -250,7 +250,7 @@ def traces(out: Output, name: str | None, plot: Path | None, drop: bool) -> None
 
 
 @writing_command
-@click.argument("directory", type=PATH)
+@click.argument("directory", type=FOLDER)
 @with_output
 def synth(out: Output, directory: Path) -> None:
     """Write the shipped synthetic traces again, byte for byte.

@@ -22,10 +22,23 @@ HELP = {"help_option_names": ["-h", "--help"]}
 PATH = click.Path(path_type=Path)
 BUCKET = "s3://"
 """How the address of a store in a bucket begins."""
-FOLDER = click.Path(path_type=Path, file_okay=False)
 
 
-class StorePlace(click.Path):
+class Folder(click.Path):
+    """The path of a folder, new or there; click itself refuses regular files alone, and takes a device."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Returns the path."""
+        path = super().convert(value, param, ctx)
+        if path.exists() and not path.is_dir():
+            self.fail(f"Directory {str(value)!r} is a file.", param, ctx)
+        return path
+
+
+FOLDER = Folder(path_type=Path, file_okay=False)
+
+
+class StorePlace(Folder):
     """A folder, or `s3://BUCKET/PREFIX`, which stays a text: the path of an address would lose a slash."""
 
     name = "store"
