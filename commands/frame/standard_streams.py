@@ -88,8 +88,9 @@ def reported() -> Iterator[None]:
         yield
     finally:
         for stream in (sys.stdout, sys.stderr):
-            with suppress(ReaderGoneError, StorageError, ValueError):
-                stream.flush()
+            if stream is not None:
+                with suppress(ReaderGoneError, StorageError, ValueError):
+                    stream.flush()
         sys.stdout, sys.stderr = plain
 
 

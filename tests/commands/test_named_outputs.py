@@ -20,7 +20,8 @@ FILES: dict[str, list[str]] = {
     "tokens.svg": ["compare", STATIC, "tri-7b-single", "--plot", "{at}"],
     "links.svg": ["traces", "synthetic-tri", "--plot", "{at}"],
     "batch.svg": [
-        "batch", "--model", "gpt2-1.5b", "--gpus", "8 x V100-32", "--batch", "32..64", "--noise-scale", "300", "--out", "{at}",
+        "batch", "--model", "gpt2-1.5b", "--gpus", "8 x V100-32", "--batch", "32..64", "--noise-scale",
+        "300", "--out", "{at}",
     ],
     "log": ["policies", "--log", "{at}"],
 }  # fmt: skip

@@ -138,7 +138,8 @@ def draft(offered: Seen, choices: DraftChoices) -> str:
     bare = [pair for pair in links.samples if set(pair) <= set(sites) and pair not in links.round_trips]
     return _TEXT.format(
         schema=SCHEMA_NAME, name=_plain(choices.name),
-        about=_quoted(f"{choices.model} over {len(sites)} sites of {links.dataset}"), model=model_presets.preset(choices.model).name,
+        about=_quoted(f"{choices.model} over {len(sites)} sites of {links.dataset}"),
+        model=model_presets.preset(choices.model).name,
         models=", ".join(sorted(model_presets.PRESETS)), gpu=gpu, seen=seen_gpus,
         per_node=min(count, fabric.gpus_per_node), intra=f"{fabric.intra_node_bps:.3e}",
         inter=f"{fabric.inter_node_bps:.3e}", intra_s=fabric.intra_node_latency_s,
