@@ -72,7 +72,7 @@ def _opened(source: Source) -> Iterator[pq.ParquetFile]:
 
 
 def _limit(source: Source) -> int:
-    return max(RATIO_FLOOR_BYTES, MAX_RATIO * source.size_bytes)
+    return max(RATIO_FLOOR_BYTES, MAX_RATIO * source.disk_bytes)
 
 
 def _refuse_bomb(source: Source, footer: pq.FileMetaData) -> None:
@@ -97,7 +97,7 @@ def _refuse_bomb(source: Source, footer: pq.FileMetaData) -> None:
 def _bomb(source: Source, what: str) -> InputError:
     return InputError(
         f"{source.shown}: {what} after decoding, more than {MAX_RATIO:,} times its "
-        f"{source.size_bytes:,} bytes and more than {RATIO_FLOOR_BYTES // 1024**2} MiB; refused as a bomb"
+        f"{source.disk_bytes:,} bytes and more than {RATIO_FLOOR_BYTES // 1024**2} MiB; refused as a bomb"
     )
 
 

@@ -35,6 +35,13 @@ class Source:
     opener: Callable[[], BinaryIO] = field(repr=False, compare=False)
     local: Path | None = None
     """Path of the content, if it is a file of its own."""
+    archive_bytes: int | None = None
+    """Size of the archive that it is in: what is decoded is measured by what lies on the disk."""
+
+    @property
+    def disk_bytes(self) -> int:
+        """Bytes that the content takes on the disk, at most."""
+        return self.size_bytes if self.archive_bytes is None else min(self.size_bytes, self.archive_bytes)
 
     @property
     def path(self) -> PurePosixPath:

@@ -1,5 +1,6 @@
 """Parquet files that decode to far more than they are: refused before a row is taken, with bounded memory."""
 
+import gzip
 from pathlib import Path
 
 import pyarrow as pa
@@ -8,7 +9,7 @@ import pytest
 
 from ingest.core.errors import InputError
 from ingest.mapping import text_rows
-from ingest.parsing import parquet_input
+from ingest.parsing import archive, parquet_input
 from ingest.parsing.dataset import DatasetOptions
 from ingest.parsing.source import Source, from_file
 from tests.support.memory import bounded_memory
@@ -50,6 +51,20 @@ def test_a_bomb_is_refused_before_a_row_is_read(tmp_path: Path, name: str) -> No
     refused = pytest.raises(InputError, match=r"after decoding, more than 1,000 times .* refused as a bomb")
     with refused, bounded_memory(700):
         next(parquet_input.batches(source))
+
+
+def test_a_bomb_inside_an_archive_is_measured_by_the_archive(tmp_path: Path) -> None:
+    table = pa.table({"ts": pa.array(range(1000))}).take(pa.array([0] * 1_000_000))
+    plain = tmp_path / "rows.parquet"
+    with pq.ParquetWriter(plain, table.schema, compression="none", write_statistics=False) as writer:
+        for _ in range(40):
+            writer.write_table(table, row_group_size=1000)
+    with gzip.open(tmp_path / "rows.parquet.gz", "wb") as packed:
+        packed.write(plain.read_bytes())
+    (member,) = archive.contents(tmp_path / "rows.parquet.gz", "rows.parquet.gz").sources()
+    assert sum(len(batch) for batch in parquet_input.batches(from_file(plain, plain.name))) == 40_000_000
+    with pytest.raises(InputError, match="refused as a bomb"):
+        next(parquet_input.batches(member))
 
 
 def test_no_batch_holds_more_text_than_it_may(tmp_path: Path) -> None:
