@@ -13,7 +13,7 @@ from click.core import ParameterSource
 from commands.frame.lazy_group import LazyGroup
 from commands.frame.options_as_settings import settings, variable
 from commands.run_record import RunRecord
-from ingest.core.errors import Interrupted, StorageError, TwinError
+from ingest.core.errors import Interrupted, TwinError
 
 if TYPE_CHECKING:
     from commands.show.console import Console
@@ -22,10 +22,23 @@ HELP = {"help_option_names": ["-h", "--help"]}
 PATH = click.Path(path_type=Path)
 BUCKET = "s3://"
 """How the address of a store in a bucket begins."""
-FOLDER = click.Path(path_type=Path, file_okay=False)
 
 
-class StorePlace(click.Path):
+class Folder(click.Path):
+    """The path of a folder, new or there; click itself refuses regular files alone, and takes a device."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Returns the path."""
+        path = super().convert(value, param, ctx)
+        if path.exists() and not path.is_dir():
+            self.fail(f"Directory {str(value)!r} is a file.", param, ctx)
+        return path
+
+
+FOLDER = Folder(path_type=Path, file_okay=False)
+
+
+class StorePlace(Folder):
     """A folder, or `s3://BUCKET/PREFIX`, which stays a text: the path of an address would lose a slash."""
 
     name = "store"
@@ -91,17 +104,9 @@ def write(data: bytes) -> None:
 
     Raises:
         StorageError: stdout is closed, or what it leads to is full.
-        BrokenPipeError: the reader has gone.
     """
-    if sys.stdout is None:
-        raise StorageError("standard output is closed; direct it to a file or a program")
-    try:
-        sys.stdout.buffer.write(data)
-        sys.stdout.buffer.flush()
-    except BrokenPipeError:
-        raise
-    except OSError as error:
-        raise StorageError(f"standard output: cannot be written ({error.strerror}); free space") from error
+    sys.stdout.buffer.write(data)
+    sys.stdout.buffer.flush()
 
 
 @contextmanager

@@ -7,6 +7,7 @@ import click
 from click.core import ParameterSource
 
 from commands import completion as known
+from commands.frame.options_as_settings import Names
 from commands.options import dataset_option, scenario_option
 from commands.output import FOLDER, PATH, Output, with_output, writing_command
 from ingest.core import extras
@@ -34,7 +35,7 @@ from replay.tracking.registry import TRACKERS
 @click.option("--top", type=click.IntRange(1, 6), default=3, metavar="N", help="Plans to list [3].")
 @click.option("--front", is_flag=True, help="All plans that none beats in time, utilisation and cost.")
 @click.option(
-    "--beside", multiple=True, metavar="POLICY", shell_complete=known.policies,
+    "--beside", cls=Names, multiple=True, metavar="POLICY", shell_complete=known.policies,
     help="Also the plan of this planner; repeatable.",
 )  # fmt: skip
 @click.option("--out", "path", type=PATH, metavar="FILE", help="Write the best plan as YAML.")
@@ -104,7 +105,7 @@ def plan(
     if drawing is not None:
         with out.console.working("picture"):
             drawn = picture(found.record, found.plans[pick - 1], drawing)
-        durable.replace(drawing, drawn)
+        durable.write_output(drawing, drawn)
     out.show(found.to_json(), lambda console: show.answer(console, found, front=front))
 
 

@@ -11,7 +11,7 @@ import click
 
 from commands import completion as known
 from commands import live as live_view
-from commands.frame.options_as_settings import OneOrMany, given
+from commands.frame.options_as_settings import Names, OneOrMany, given
 from commands.options import (
     Seconds,
     checkpoint_option,
@@ -276,9 +276,10 @@ def offpolicy(out: Output, logged: tuple[str, ...], policy: str, checkpoint: str
     "--policy",
     "-p",
     "policies",
+    cls=Names,
     multiple=True,
     shell_complete=known.policies,
-    help="Repeatable [static single greedy mpc hippo].",
+    help="Repeatable, or with commas [static single greedy mpc hippo].",
 )
 @click.option(
     "--scenario",

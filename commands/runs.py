@@ -77,7 +77,7 @@ def compare(out: Output, chosen: tuple[str, ...], plot: Path | None) -> None:
 
         with out.console.working("picture"):
             drawn = overlay.picture(out.store, found.runs, plot)
-        stored = durable.replace(plot, drawn)
+        stored = durable.write_output(plot, drawn)
         body["plot"] = {"path": str(plot), "bytes": stored.size_bytes}
     out.show(body, lambda console: show.compared(console, found, plot))
 

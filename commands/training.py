@@ -16,7 +16,7 @@ from commands.options import (
     seed_option,
     weights_option,
 )
-from commands.output import PATH, Output, with_output, writing_command
+from commands.output import FOLDER, PATH, Output, with_output, writing_command
 from ingest.core import extras
 from ingest.core.errors import Interrupted, UsageError
 
@@ -78,7 +78,7 @@ if TYPE_CHECKING:
     metavar="N",
     help="With --queue: size of the machine [the log's header].",
 )
-@click.option("--tensorboard", type=PATH, help="Write the curve there (extra `tensorboard`).")
+@click.option("--tensorboard", type=FOLDER, help="Write the curve there (extra `tensorboard`).")
 @with_output
 def train(
     out: Output,

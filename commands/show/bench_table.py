@@ -100,7 +100,8 @@ def load_rows(result: "ScenarioResult") -> list[tuple[Any, ...]]:
     return [
         (
             f"{row.load:g}", row.policy, row.worlds, f"{row.stability.mean:.2%}",
-            f"[{row.stability.low:.2%}, {row.stability.high:.2%}]", f"{row.worst:.2%}",
+            f"[{row.stability.low:.2%}, {row.stability.high:.2%}]" if row.stability.estimated else "-",
+            f"{row.worst:.2%}",
             percent(row.queued), percent(row.utilisation_owned),
         )
         for row in result.under_load()
@@ -112,10 +113,13 @@ def _mean(verdict: Json | None) -> str:
 
 
 def interval(verdict: Json | None) -> str:
-    """Returns the interval in per cent."""
-    return "-" if verdict is None else f"[{100 * verdict['low']:+.1f}, {100 * verdict['high']:+.1f}]"
+    """Returns the interval in per cent; of a single value there is none."""
+    if verdict is None or verdict["low"] == verdict["high"]:
+        return "-"
+    return f"[{100 * verdict['low']:+.1f}, {100 * verdict['high']:+.1f}]"
 
 
 def whole(verdict: Json | None) -> str:
     """Returns mean and interval in per cent."""
-    return "-" if verdict is None else f"{_mean(verdict)} {interval(verdict)}"
+    around = interval(verdict)
+    return _mean(verdict) if around == "-" else f"{_mean(verdict)} {around}"

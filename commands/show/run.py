@@ -24,6 +24,7 @@ REGRET = (
     "left and turns its free knobs, in hindsight. ceiling: proven of all sequences of plans with shared "
     "sizes and those compared. capacity: all GPUs compute all the time, as if there were no links"
 )
+BEYOND = "more tokens than the bound, whose candidates lack a plan of this run; so there is no regret"
 UNPROVEN = "no ceiling was proven; --prove tries, for up to five domains"
 
 
@@ -83,6 +84,9 @@ def comparison(console: Console, result: "Comparison") -> None:
         console.line(f"note: {note}")
     if result.bound is not None:
         console.line(f"note: {REGRET}")
+        beyond = [row.policy for row in result.rows if row.kpis and row.regret is None]
+        if beyond and result.bound.tokens:
+            console.line(f"note: {', '.join(beyond)}: {BEYOND}")
         if result.bound.ceiling_tokens is None:
             console.line(f"note: {UNPROVEN}")
 

@@ -99,7 +99,7 @@ def _pair(pair: "PairedRuns") -> tuple[Any, ...]:
 
 def _spread(found: "PairedDifference", factor: float, unit: str) -> str:
     mean, low, high = (factor * value for value in (found.mean, found.low, found.high))
-    return f"{mean:+.2f} [{low:+.2f}, {high:+.2f}]{unit}"
+    return f"{mean:+.2f} [{low:+.2f}, {high:+.2f}]{unit}" if found.estimated else f"{mean:+.2f}{unit}"
 
 
 def labels(console: Console, run_id: str, found: "Labels") -> None:

@@ -70,7 +70,7 @@ def bench(
         if pareto:
             weighted = list(zip(grid, found[len(cells) :], strict=True))
             results = tuple(replace(one, front=_front(pool, one, weighted, pareto)) for one in results)
-    return Bench(tuple(policies), seeds, worlds[0].window, results, _notes(scenarios, noises))
+    return Bench(tuple(policies), seeds, str(worlds[0].window), results, _notes(scenarios, noises))
 
 
 def assemble_results(

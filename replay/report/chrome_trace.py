@@ -75,7 +75,7 @@ def write(
     fold(reader.events(), trace)
     events = [*trace.names(), *trace.events]
     body = {"traceEvents": events, "displayTimeUnit": "ms", "otherData": {"run": run_id}}
-    durable.replace(out, json.dumps(body, allow_nan=False, separators=(",", ":")).encode())
+    durable.write_output(out, json.dumps(body, allow_nan=False, separators=(",", ":")).encode())
     return ChromeTrace(run_id, out, from_s, to_s, trace.iterations, len(events), trace.stretched)
 
 

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ingest.core.durable import replace
+from ingest.core.durable import write_output
 from ingest.core.errors import UsageError
 from replay.log.run_log import RunReader
 from replay.metrics import cost_time_points
@@ -51,7 +51,7 @@ def write(
         StorageError: the page cannot be written.
     """
     target = out or store / REPORTS / f"{run_id}.html"
-    replace(target, render(store, run_id, comparison, versus).encode())
+    write_output(target, render(store, run_id, comparison, versus).encode())
     return target
 
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ingest.core.durable import replace
+from ingest.core.durable import write_output
 from ingest.core.errors import UsageError
 from replay.log.events import canonical
 from replay.log.run_log import RunReader
@@ -44,7 +44,7 @@ def write(store: Path, run_ids: Sequence[str], out: Path | None = None) -> Path:
         NotFoundError, DamageError, StorageError: as for the page of one run.
     """
     target = out or store / REPORTS / f"{run_ids[0]}-beside-{len(run_ids) - 1}.html"
-    replace(target, render(store, run_ids).encode())
+    write_output(target, render(store, run_ids).encode())
     return target
 
 
@@ -108,7 +108,8 @@ def _answer(store: Path, shown: Sequence[ShownRun]) -> Section:
         if paired:
             blocks = [kpi_table.blocks(store, each.run_id, one.run.end_s) for each in (base, one)]
             found = kpi_table.saving(blocks[0], blocks[1], one.run.header["seed"])
-            saved = percent(found.mean, sign="+"), f"{kpi_table.spread(found, 100.0, '+')}\u202f%"
+            around = f"{kpi_table.spread(found, 100.0, '+')}\u202f%" if found.estimated else NONE
+            saved = percent(found.mean, sign="+"), around
         kpis = one.kpis
         rows.append((
             one.label, scaled(kpis.time_per_token_s, 1e6), *saved, plain(kpis.tokens),
