@@ -8,8 +8,8 @@ weight, is no alarm.
 forecast before the first of them, on the same side. One such sample may be an outlier, and the filters move
 towards it, so that their next innovation is small whether or not the level has changed; the forecast from
 before it is what a change of level still contradicts, and what an outlier is followed by. Testing for a jump
-against the forecast of the hypothesis "no jump" is the idea of Willsky and Jones (1976), here for a jump at the
-last sample but one. That forecast is kept until it, and the present one, fit a sample.
+against the forecast of the hypothesis "no jump" is the idea of Willsky and Jones (1976), here for a jump at
+the last sample but one. That forecast is kept until it, and the present one, fit a sample.
 
 *Cleared* when the forecast fits again: when the fading mean of the squared normalised innovation (NIS) is at
 most `SETTLED` (Bar-Shalom, Li and Kirubarajan 2001, section 11.2). Until then no other alarm is raised, so
@@ -41,8 +41,8 @@ MEMORY = 0.9
 class Innovations:
     """Innovations of n samples under the forecast of two models of each link; every array has shape (n,).
 
-    `innovation` is the sample minus its forecast, `variance` the stated one, in which the models' distance is a
-    part. `weight` is that of the first model; `first` and `second` are the variances that the models state.
+    `innovation` is the sample minus its forecast; `variance` is the stated one, the distance of the models
+    included. `weight` is that of the first model; `first` and `second` are the variances that the models state.
     """
 
     innovation: Array

@@ -60,7 +60,7 @@ def raise_alarms(index, z, found, gate, settled, memory, raised, suspected, side
 
     `z` (n,) and `found` (5, n) as `update_model_weights` returns it; the others are of all links: `raised`,
     `suspected` (L,) whether the forecast `expected` (3, L), mean, variance and weight of the first model, is
-    kept, `side` (L,) of it on which the last sample was, beyond the gate, or 0, and `nis` (L,) the fading mean.
+    kept, `side` (L,) of it on which the last sample was, beyond the gate, or 0, `nis` (L,) the fading mean.
 
     Returns: (n,) whether an alarm is raised now.
     """

@@ -26,8 +26,8 @@ _NIS_MEMORY = 0.02
 
 AlarmRule = Literal["unforecast", "restart"]
 """What counts as an alarm. `unforecast`: a change that the whole forecast did not expect
-(`twin.filters.change_alarms`). `restart`: the re-initialisation of the reverting filter, which a link away from
-its mean may repeat at every sample; runs logged before the other rule was written are executed again with it.
+(`twin.filters.change_alarms`). `restart`: the re-initialisation of the reverting filter, which a link away
+from its mean may repeat at every sample; runs of the time before the other rule are executed again with it.
 """
 
 

@@ -1,5 +1,7 @@
-"""A run is executed again with the alarms of its time: those of older logs came at every sample of a link that
-had settled away from its mean."""
+"""A run is executed again with the alarms of its time.
+
+In older logs an alarm came at every sample of a link that had settled away from its mean.
+"""
 
 from dataclasses import replace
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""An alarm is a change that the whole forecast did not expect: raised once, cleared when the forecast fits."""
+"""An alarm is a change that the whole forecast did not expect: raised once, cleared when that fits again."""
 
 from math import log
 
