@@ -314,14 +314,14 @@ Generated, do not edit:
     twin --store S ingest traces/
     python -m benchmarks.twin.change_alarms S ../shared/traces/wan/ripe-atlas-rtt > docs/measured/alarms.md
 
-An alarm says that a link has changed in a way that its filters did not forecast; policies decide when one is
-raised. *Before*, each re-initialisation of one of a link's two filters was an alarm, of the one that returns
-to the mean of training. On a link that settles away from that mean this filter is wrong at every sample, so
-that each sample was an alarm, though the other filter had the weight and the forecast was right. *After*, an
-alarm is a change that the whole forecast did not expect, raised once, and cleared when the forecast fits again
-(`twin.filters.change_alarms`). Older logs are executed again with the alarms of their time. Both rules run on
-the same samples. One sample cannot tell a change from an outlier, so that neither rule answers before the
-second.
+An alarm says that a link has changed in a way that its filters did not forecast; policies decide when one
+is raised. *Before*, each re-initialisation of one of a link's two filters was an alarm, of the one that
+returns to the mean of training. On a link that settles away from that mean this filter is wrong at every
+sample, so that each sample was an alarm, though the other filter had the weight and the forecast was right.
+*After*, an alarm is a change that the whole forecast did not expect, raised once, and cleared when the
+forecast fits again (`twin.filters.change_alarms`). Older logs are executed again with the alarms of their
+time. Both rules run on the same samples. One sample cannot tell a change from an outlier, so that neither
+rule answers before the second.
 
 Sets in which a link has three measurements or fewer (azure-interregion-rtt, intercloud-throughput and
 skyplane-grids alone) have nothing to detect. Loads of geant-traffic-matrices are read as what they leave
@@ -330,16 +330,16 @@ skyplane-grids alone) have nothing to detect. Loads of geant-traffic-matrices ar
 WINDOW_HEAD = f"""
 ## Windows of scenarios
 
-Telemetry of the held-out 30 % of a trace, as a replay has it: a sample of every link each period, with noise of
-3 %. *Stationary* are stretches of at least {STRETCH_S:.0f} s in which the true rate of a link stays within a
-factor of {BAND}. An alarm in the first {SETTLING_S:.0f} s of a stretch answers to the change that began it; a
-later one is **false** (aim: at most 0.05 a link-hour). *Level shifts* are where one stretch follows another
-within {SETTLING_S:.0f} s, the medians more than that factor apart. Entries of the last two columns: shifts that
-raised an alarm / mean delay in samples. In the window of geant-70b the load moves slowly, and the forecast
-follows it. On the links of WANify every measurement is a new level: most alarms there are level shifts that
-the rule before missed.
+Telemetry of the held-out 30 % of a trace, as a replay has it: a sample of every link each period, with
+noise of 3 %. *Stationary* are stretches of at least {STRETCH_S:.0f} s in which the true rate of a link
+stays within a factor of {BAND}. An alarm in the first {SETTLING_S:.0f} s of a stretch answers to the change
+that began it; a later one is **false** (aim: at most 0.05 a link-hour). *Level shifts* are where one
+stretch follows another within {SETTLING_S:.0f} s, the medians more than that factor apart. Entries of the
+last two columns: shifts that raised an alarm / mean delay in samples. In the window of geant-70b the load
+moves slowly, and the forecast follows it. On the links of WANify every measurement is a new level: most
+alarms there are level shifts that the rule before missed.
 
-| window | links | link-hours | stationary | false/h before | after | all/h before | after | shifts | before | after |
+| window | links | link-h | still | false/h before | after | all/h before | after | shifts | before | after |
 |---|---|---|---|---|---|---|---|---|---|---|"""
 INJECTED_HEAD = f"""
 ## Changes put in
@@ -352,19 +352,19 @@ The same windows, the rate of a link multiplied from the middle of every station
 MARKED_HEAD = f"""
 ## Changes that a person marked
 
-ripe-atlas-rtt: round trips every 240 s, in which its authors marked changes of level by eye. Filters learn from
-the first 70 % of each link. An alarm at a mark or in the {AFTER_LABEL - 1} samples after it answers to it; one
-that is farther from every mark is false.
+ripe-atlas-rtt: round trips every 240 s, in which its authors marked changes of level by eye. Filters learn
+from the first 70 % of each link. An alarm at a mark or in the {AFTER_LABEL - 1} samples after it answers to
+it; one that is farther from every mark is false.
 
 | | links | link-hours | false/h | marks | found / delay |
 |---|---|---|---|---|---|"""
 SHUFFLED_HEAD = """
 ## Bare samples in random order
 
-The held-out 30 % of each link's measurements, in random order: stationary whatever they were, with all their
-outliers, so that every alarm in them is false. Then a change is put into the middle (rates halved, round trips
-30 % longer). Entries of the last two columns: found within ten samples / mean delay in samples. Of
-netlatency-seattle every 97th link is taken.
+The held-out 30 % of each link's measurements, in random order: stationary whatever they were, with all
+their outliers, so that every alarm in them is false. Then a change is put into the middle (rates halved,
+round trips 30 % longer). Entries of the last two columns: found within ten samples / mean delay in samples.
+Of netlatency-seattle every 97th link is taken.
 
 | set | links | link-hours | false alarms before | after | false/h before | after | changes | before | after |
 |---|---|---|---|---|---|---|---|---|---|"""

@@ -42,7 +42,7 @@ class Innovations:
     """Innovations of n samples under the forecast of two models of each link; every array has shape (n,).
 
     `innovation` is the sample minus its forecast; `variance` is the stated one, the distance of the models
-    included. `weight` is that of the first model; `first` and `second` are the variances that the models state.
+    included. `weight` is that of the first model; `first` and `second` are the variances that either states.
     """
 
     innovation: Array
