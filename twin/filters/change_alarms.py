@@ -7,9 +7,11 @@ weight, is no alarm.
 *Raised* by the second of two samples in a row that lie more than `GATE` stated deviations from what was
 forecast before the first of them, on the same side. One such sample may be an outlier, and the filters move
 towards it, so that their next innovation is small whether or not the level has changed; the forecast from
-before it is what a change of level still contradicts, and what an outlier is followed by. Testing for a jump
-against the forecast of the hypothesis "no jump" is the idea of Willsky and Jones (1976), here for a jump at
-the last sample but one. That forecast is kept until it, and the present one, fit a sample.
+before it is what a change of level still contradicts, and what an outlier is followed by. Testing for a
+jump against the forecast of the hypothesis "no jump" is the idea of Willsky and Jones (1976), here for a
+jump at the last sample but one. That forecast is kept until it, and the present one, fit a sample. A link
+of whose recent samples more than `OUTLIERS` were outliers, beyond the gate and not followed by another,
+must show three in a row: there two come by chance.
 
 *Cleared* when the forecast fits again: when the fading mean of the squared normalised innovation (NIS) is at
 most `SETTLED` (Bar-Shalom, Li and Kirubarajan 2001, section 11.2). Until then no other alarm is raised, so
@@ -33,8 +35,10 @@ GATE = 4.5
 """Stated deviations beyond which a sample counts as unforecast."""
 SETTLED = 1.5
 """Mean NIS at which an alarm is cleared; about 1 where the stated deviations are right."""
-MEMORY = 0.9
-"""Factor of the mean NIS from one sample to the next."""
+OUTLIERS = 0.03
+"""Share of outliers among the recent samples up to which two in a row are a change."""
+MEMORY = 0.9, 0.99
+"""Factors, from one sample to the next, of the mean NIS and of the share of outliers."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -63,9 +67,9 @@ class ChangeAlarms:
         self._gate = gate
         self.raised = np.zeros(links, np.bool_)
         self._suspected = np.zeros(links, np.bool_)
-        self._side = np.zeros(links)
+        self._side, self._count = np.zeros(links), np.zeros(links, np.int64)
         self._expected = np.zeros((3, links))
-        self._nis = np.ones(links)
+        self._recent = np.stack([np.ones(links), np.zeros(links)])
 
     def observe(self, index: Index, z_log: Array, found: Innovations) -> Index:
         """Takes the samples `z_log` (n,) of links `index` (n,), each at most once.
@@ -76,8 +80,8 @@ class ChangeAlarms:
 
         rows = np.stack([found.innovation, found.variance, found.weight, found.first, found.second])
         new: NDArray[np.bool_] = kalman_steps.raise_alarms(
-            index, z_log, rows, self._gate, SETTLED, MEMORY,
-            self.raised, self._suspected, self._side, self._expected, self._nis,
+            index, z_log, rows, (self._gate, SETTLED, OUTLIERS), MEMORY,
+            self.raised, self._suspected, self._side, self._count, self._expected, self._recent,
         )  # fmt: skip
         alarms: Index = index[new]
         return alarms

@@ -55,23 +55,26 @@ def update_model_weights(index, innovation, total, seen, memory, gate, score):  
 
 
 @njit(cache=True)
-def raise_alarms(index, z, found, gate, settled, memory, raised, suspected, side, expected, nis):  # type: ignore[no-untyped-def]
+def raise_alarms(index, z, found, limits, memory, raised, suspected, side, count, expected, recent):  # type: ignore[no-untyped-def]
     """One step of the alarms of the links `index` (n,), in place.
 
-    `z` (n,) and `found` (5, n) as `update_model_weights` returns it; the others are of all links: `raised`,
-    `suspected` (L,) whether the forecast `expected` (3, L), mean, variance and weight of the first model, is
-    kept, `side` (L,) of it on which the last sample was, beyond the gate, or 0, `nis` (L,) the fading mean.
+    `z` (n,) and `found` (5, n) as `update_model_weights` returns it; `limits` and `memory` as in
+    `twin.filters.change_alarms`. The others are of all links: `raised`, `suspected` (L,) whether the forecast
+    `expected` (3, L), mean, variance and weight of the first model, is kept, `side` (L,) of it on which the
+    last `count` (L,) samples were, beyond the gate, or 0; `recent` (2, L) the fading mean of the NIS and
+    the share of outliers.
 
     Returns: (n,) whether an alarm is raised now.
     """
+    gate, settled, usual = limits
     new = np.zeros(len(index), np.bool_)
     for k in range(len(index)):
         i = index[k]
         e, variance, weight, total, other = found[:, k]
         fits = e * e <= gate * gate * variance
-        nis[i] = memory * nis[i] + (1 - memory) * min(e * e / variance, gate * gate)
+        recent[0, i] += (1 - memory[0]) * (min(e * e / variance, gate * gate) - recent[0, i])
         if raised[i]:
-            raised[i] = nis[i] > settled
+            raised[i] = recent[0, i] > settled
             continue
         if not suspected[i]:
             suspected[i], side[i] = not fits, 0.0
@@ -80,9 +83,15 @@ def raise_alarms(index, z, found, gate, settled, memory, raised, suspected, side
         # After a pause the old forecast has become as uncertain as its models are now.
         spread = max(expected[1, i], expected[2, i] * total + (1 - expected[2, i]) * other)
         before, side[i] = side[i], np.sign(off) if off * off > gate * gate * spread else 0.0
-        if side[i] != 0 and side[i] == before:
-            new[k], raised[i], suspected[i] = True, True, False
-        elif side[i] == 0 and fits:
+        beyond = side[i] != 0
+        goes_on = beyond and side[i] == before
+        was_outlier = count[i] > 0 and not goes_on
+        needed = 2 if recent[1, i] <= usual else 3
+        count[i] = count[i] + 1 if goes_on else int(beyond)
+        recent[1, i] += (1 - memory[1]) * (was_outlier - recent[1, i])
+        if count[i] >= needed:
+            new[k], raised[i], suspected[i], side[i], count[i] = True, True, False, 0.0, 0
+        elif not beyond and fits:
             suspected[i] = False
     return new
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from ingest.core.units import NS_PER_S
-from twin.filters.change_alarms import GATE, MEMORY, SETTLED, ChangeAlarms, Innovations
+from twin.filters.change_alarms import GATE, MEMORY, OUTLIERS, SETTLED, ChangeAlarms, Innovations
 from twin.filters.filterpy_bank import FilterpyBank
 from twin.filters.forecasters import Persistence, SingleModel
 from twin.filters.kalman_bank import FilterBank
@@ -68,6 +68,14 @@ def test_a_change_of_level_is_found_by_its_second_sample_and_so_is_the_way_back(
 
 def test_one_outlier_is_no_alarm_and_neither_are_outliers_on_both_sides() -> None:
     assert alarms(models(), levels((3, 30), (1, 1), (3, 30), (9, 1), (1, 1), (9, 1), (3, 30))) == []
+
+
+def test_where_outliers_are_usual_two_in_a_row_are_not_enough_but_three_are() -> None:
+    spiky = [(3, 30), *((1.0, 1), (3.0, 10)) * 8]
+    assert alarms(models(), levels((3, 30), (1, 2))) == [31]
+    assert alarms(models(), levels(*spiky, (1, 2), (3, 10))) == []
+    start = sum(count for _, count in spiky)
+    assert alarms(models(), levels(*spiky, (1, 40))) == [start + 2]
 
 
 def test_noise_as_stated_raises_no_alarm() -> None:
@@ -132,26 +140,29 @@ class _Plain:
     """Alarm of one link, in plain Python."""
 
     def __init__(self) -> None:
-        self.nis, self.raised = 1.0, False
+        self.nis, self.outliers, self.raised = 1.0, 0.0, False
         self.before: tuple[float, float, float] | None = None  # forecast from before the first odd sample
-        self.side = 0
+        self.sides: list[int] = []  # of it on which the last samples were, in a row
 
     def observe(self, n: int, z: float, found: Innovations) -> bool:
         e, variance, weight = found.innovation[n], found.variance[n], found.weight[n]
-        self.nis = MEMORY * self.nis + (1 - MEMORY) * min(e**2 / variance, GATE**2)
+        self.nis = MEMORY[0] * self.nis + (1 - MEMORY[0]) * min(e**2 / variance, GATE**2)
         if self.raised:
             self.raised = self.nis > SETTLED
             return False
         fits = abs(e) <= GATE * variance**0.5
         if self.before is None:
             if fits:
+                self.outliers *= MEMORY[1]
                 return False
-            self.before, self.side = (z - e, variance, weight), 0
+            self.before, self.sides = (z - e, variance, weight), []
         forecast, stated, share = self.before
         reach = GATE * max(stated, share * found.first[n] + (1 - share) * found.second[n]) ** 0.5
         side = 0 if abs(z - forecast) <= reach else 1 if z > forecast else -1
-        self.raised = side != 0 and side == self.side
-        self.side = side
+        outlier = bool(self.sides) and self.sides[-1] != side
+        self.sides = [*([] if outlier else self.sides), side] if side else []
+        self.raised = len(self.sides) >= (2 if self.outliers <= OUTLIERS else 3)
+        self.outliers = MEMORY[1] * self.outliers + (1 - MEMORY[1]) * outlier
         if self.raised or (side == 0 and fits):
             self.before = None
         return self.raised
