@@ -211,8 +211,10 @@ class Estimator:
 
     def _binding(self, timing: Pipeline, costs: StageCosts) -> str:
         found = critical_cycle.binding(timing)
-        first, last = costs.slots[found.first].domain, costs.slots[found.last].domain
-        return f"{found} (d{first})" if first == last else f"{found} (d{first}-d{last})"
+        first, last = (
+            self.cluster.domains[costs.slots[end].domain].name for end in (found.first, found.last)
+        )
+        return f"{found} ({first})" if first == last else f"{found} ({first} to {last})"
 
     def _describe(
         self, plan: Plan, costs: StageCosts, busy_s: NDArray[np.float64], total: int, alone: int, binding: str
