@@ -22,8 +22,19 @@ def per_token(seconds: float | None) -> str:
 
 
 def per_billion(usd: float | None) -> str:
-    """Returns egress in USD per billion tokens."""
+    """Returns USD per billion tokens from USD per token."""
     return "-" if usd is None else f"{1e9 * usd:,.0f}"
+
+
+def rate(tokens_per_s: float | None) -> str:
+    """Returns tokens per second."""
+    return "-" if tokens_per_s is None else f"{tokens_per_s:,.0f}"
+
+
+def total_per_billion(usd: float | None, *, partial: bool) -> str:
+    """Returns USD per billion tokens in all; `partial`: the rent of some GPUs is not known, so at least
+    that."""
+    return per_billion(usd) if usd is None or not partial else f">= {per_billion(usd)}"
 
 
 def is_synthetic(dataset: str, note: str) -> bool:
