@@ -7,11 +7,11 @@ Tables, reports, exports and the service take these figures from here.
   (`usd_per_gpu_hour: 0`) are named in `unpriced`: there the total is a lower limit.
 * Egress is the price of bytes between sites, for training and for changes of plan.
 * Electricity has no price in a scenario of training, and rented GPUs include it: it is given in kWh.
-* MFU: the FLOPs of the model, without recompute, over the peak FLOPs of the GPUs for as long as they are held.
+* MFU: the FLOPs of the model, without recompute, over the peak FLOPs of the GPUs while they are held.
 """
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -109,15 +109,6 @@ def unpriced(cluster: Cluster, sites: Iterable[int]) -> tuple[str, ...]:
     """The sites whose GPUs have no price, each with its GPU."""
     domains = (cluster.domains[k] for k in sorted(sites))
     return tuple(f"{one.name} ({one.gpu.name})" for one in domains if one.usd_per_gpu_hour <= 0)
-
-
-def unpriced_text(sites: Sequence[str]) -> str:
-    """A sentence that says whose rent is not in the totals; empty where all is known."""
-    if not sites:
-        return ""
-    return (
-        f"the rent of the GPUs in {', '.join(sites)} is not known and not in the totals: set usd_per_gpu_hour"
-    )
 
 
 def flops_per_token(model: Transformer) -> float:

@@ -5,9 +5,10 @@ from dataclasses import replace
 import pytest
 
 from ingest.core.errors import UsageError
+from replay.metrics.formatting import unpriced_text
 from tests.support.worlds import toy_setup
 from twin.estimation.estimator import Estimator
-from twin.estimation.training_cost import TrainingCost, of_iteration, token_count, unpriced_text
+from twin.estimation.training_cost import TrainingCost, of_iteration, token_count
 
 HAND = TrainingCost(
     tokens=2e6, seconds=100.0, rent_usd=3.0, egress_usd=1.0, energy_j=3.6e6, model_flops=4e15, peak_flops=1e16
