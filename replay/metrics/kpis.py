@@ -61,6 +61,10 @@ class Kpis:
         """Returns all figures by name."""
         return {**asdict(self), "unpriced": list(self.unpriced)}
 
+    def numbers(self) -> dict[str, float | None]:
+        """Returns the figures that are numbers by name: those that two runs can be subtracted in."""
+        return {name: value for name, value in asdict(self).items() if name != "unpriced"}
+
 
 def of_events(events: Iterable[Event]) -> Kpis:
     """Returns the key figures of a run from its events."""

@@ -70,7 +70,7 @@ class WhatIf:
     @property
     def differences(self) -> dict[str, float | None]:
         """Other run less base, for every key figure; None where one has no value."""
-        base, other = self.base.to_json(), self.other.to_json()
+        base, other = self.base.numbers(), self.other.numbers()
         return {name: _difference(base[name], other[name]) for name in base}
 
     def to_json(self) -> Json:
