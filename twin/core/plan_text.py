@@ -7,10 +7,12 @@ The log stores reasons without the names of sites: `str(plan)` and "d0", "d1", .
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
 
 from twin.core.domain import Pair
-from twin.core.plan import Plan
+from twin.core.plan import Plan, to_json
 
 _SHARE = re.compile(r"d(\d+):(\d+)L\(tp(\d+),pp(\d+)\)")
 _ANY_SHARE = r"d\d+:\d+L\(tp\d+,pp\d+\)"
@@ -26,17 +28,24 @@ _STORED = re.compile(
 """`str(plan)`, routes or a site inside a text; in one pass, as a site may be called "d1"."""
 
 
-def plan_text(plan: Plan, names: Sequence[str]) -> str:
-    """A plan in one line, with the sites' names: shares in pipeline order, then sizes, schedule and what is
-    not usual. Replicas of the whole model are joined by "|"."""
-    sync = plan.sync
+def plan_text(plan: Plan | Mapping[str, Any], names: Sequence[str]) -> str:
+    """A plan, or one as the log has it, in one line with the sites' names: shares in pipeline order, then
+    sizes, schedule and what is not usual. Replicas of the whole model are joined by "|"."""
+    fields = to_json(plan) if isinstance(plan, Plan) else plan
+    sync, cp = fields.get("sync"), fields.get("context_parallel", 1)
     return _line(
-        [_share(names, s.domain, s.layers, s.tp, s.pp) for s in plan.shares],
-        dp=plan.pipelines, cp=plan.context_parallel, ep=plan.ep, size=plan.micro_batch,
-        count=plan.micro_batches, schedule=plan.schedule, ahead=plan.extra_warmup, chunks=plan.chunks,
-        p2p=plan.p2p, split=plan.sequence_parallel, every=None if sync is None else sync.inner_steps,
-        routes=[route_text(route, names) for route in plan.routes],
+        [_share(names, s["domain"], s["layers"], s["tp"], s["pp"]) for s in fields["shares"]],
+        dp=fields["dp"] // cp, cp=cp, ep=fields.get("ep", 1), size=fields["micro_batch"],
+        count=fields["micro_batches"], schedule=fields["schedule"], ahead=fields.get("extra_warmup", 0),
+        chunks=fields.get("chunks", 1), p2p=fields["p2p"], split=fields.get("sequence_parallel", False),
+        every=None if sync is None else sync["inner_steps"],
+        routes=[route_text(route, names) for route in fields.get("routes", ())],
     )  # fmt: skip
+
+
+def sizes_text(plan: Plan) -> str:
+    """The part of `plan_text` that follows the shares."""
+    return plan_text(replace(plan, routes=()), ()).rpartition("), ")[2]
 
 
 def with_names(text: str, names: Sequence[str]) -> str:
