@@ -11,6 +11,7 @@ from replay.log.fold import Fold
 from replay.metrics.kpis import KpiFold
 from replay.metrics.prediction_accuracy import LinkErrors
 from replay.store.decision_codec import plan_to_json
+from twin.core.plan_text import with_names
 from twin.world.observed_job import ObservedJob
 from twin.world.observed_world import ObservedWorld
 
@@ -163,6 +164,8 @@ class LiveState(Fold):
             name: decided[name]
             for name in ("number", "action", "plan", "reason", "predicted_iter_s", "fallback")
         }
+        for name in ("reason", "fallback"):
+            short[name] = short[name] and with_names(short[name], self.domains)
         trigger = {"trigger": self._trigger.get("trigger", ""), "reasons": self._trigger.get("reasons", {})}
         entry = self._entry(event, {**short, **trigger, "latency_s": latency_s})
         self.fallbacks += decided["fallback"] is not None
