@@ -22,7 +22,7 @@ import numpy as np
 
 from ingest.core.units import NS_PER_S
 from twin.core.domain import Cluster, LinkState, Pair
-from twin.core.plan import Plan
+from twin.core.plan import Plan, Recompute
 from twin.core.plan_text import link_text
 from twin.costs import replica_sync
 from twin.costs.wan_traffic import crossings
@@ -219,16 +219,27 @@ def _memory(
     if plan.schedule == "1f1b" and plan.sync is None:
         most = max(0, min(plan.micro_batches - plan.stages, DEEPEST))
         depths = tuple(range(max(most, plan.extra_warmup) + 1))
-    variants = [
-        replace(plan, recompute=recompute, extra_warmup=depth)
-        for recompute in dict.fromkeys((plan.recompute, "selective", "none"))
-        for depth in depths
+    kinds: tuple[Recompute, ...] = ("none", "selective", "full")
+    groups = [
+        [replace(plan, recompute=kind, extra_warmup=depth) for depth in depths]
+        for kind in kinds[: kinds.index(plan.recompute) + 1]  # what recomputes more is slower
     ]
-    allowed, forbidden = [whole], [whole]
-    for one in variants:
-        (allowed if fits(estimator, one) else forbidden).append(estimator.iter_ns(one, links, slowdown))
+    legal = [fits(estimator, one) for group in groups for one in group]
+    if all(legal):  # the usual case, without timing anything
+        yield Resource("memory", "GPU memory", 0.0)
+        return
+    times = [ns for group in groups for ns in _times(estimator, group, links, slowdown)]
+    allowed = [whole, *(ns for ns, fine in zip(times, legal, strict=True) if fine)]
+    forbidden = [whole, *(ns for ns, fine in zip(times, legal, strict=True) if not fine)]
     gain = max(0, min(allowed) - min(forbidden))
     yield Resource("memory", "GPU memory", gain / whole)
+
+
+def _times(estimator: Estimator, plans: Sequence[Plan], links: LinkState, slowdown: Slowdown) -> list[int]:
+    """Iteration times of plans that differ in their warm-up depth alone."""
+    if len(plans) == 1:  # also of replicas
+        return [estimator.iter_ns(plans[0], links, slowdown)]
+    return estimator.iter_ns_deepened(plans, links, slowdown)
 
 
 def fits(estimator: Estimator, plan: Plan) -> bool:
