@@ -58,7 +58,7 @@ class PlanCatalogue:
         switches = {"p2p": estimator.job.p2p, "sequence_parallel": estimator.job.sequence_parallel}
         found = plan.plan(self.domains, **switches)
         job = self.planned(plan.name, plan.job, found)
-        if problems := job.estimator.problems(job.plan):
+        if problems := job.estimator.problem_texts(job.plan):
             raise UsageError(f"{plan.name}: the plan cannot run: {'; '.join(problems)}")
         contract.fitted(KubernetesTarget(), job, nearest=False)
         return _json(job.plan)

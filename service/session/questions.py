@@ -177,7 +177,7 @@ def _given_s(estimator: Estimator, view: View, value: Json) -> float | None:
         plan = plan_from_json(value)
     except DamageError as error:
         raise UsageError("plan: it is none") from error
-    if plan is None or (problems := estimator.problems(plan)):
+    if plan is None or (problems := estimator.problem_texts(plan)):
         raise UsageError(f"plan: it cannot run: {'; '.join(problems) if plan else 'it is empty'}")
     ns = estimator.iter_ns(plan, view.forecast.links(), view.slowdown)
     return None if ns == DEAD else ns / NS_PER_S
