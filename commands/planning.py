@@ -33,6 +33,7 @@ from replay.tracking.registry import TRACKERS
     help="Part of the record that plans are judged by [all].",
 )
 @click.option("--top", type=click.IntRange(1, 6), default=3, metavar="N", help="Plans to list [3].")
+@click.option("--tokens", metavar="N", help="Also days and dollars of training N tokens, such as 300B or 1T.")
 @click.option("--front", is_flag=True, help="All plans that none beats in time, utilisation and cost.")
 @click.option(
     "--beside", cls=Names, multiple=True, metavar="POLICY", shell_complete=known.policies,
@@ -56,6 +57,7 @@ def plan(
     dataset: str | None,
     window: Any,
     top: int,
+    tokens: str | None,
     front: bool,
     beside: tuple[str, ...],
     path: Path | None,
@@ -69,7 +71,7 @@ def plan(
 
     \b
     Examples:
-      twin plan --scenario quad-70b --top 5
+      twin plan --scenario quad-70b --top 5 --tokens 1T
       twin plan --scenario quad-70b --out plan.yaml --plot plan.svg
       twin plan --model llama-3-70b --sites "paris: 16 x A100-80, berlin: 32 x H100" --links cloudpilot-iperf3
     """  # fmt: skip
@@ -83,6 +85,7 @@ def plan(
     from replay.planning.answer import answer
     from replay.planning.candidates import compiled
     from replay.planning.picture import picture
+    from twin.estimation.training_cost import token_count
     from twin.scenario.prepare import load
     from twin.scenario.question import Question, question
 
@@ -91,12 +94,13 @@ def plan(
     else:
         refuse_both()
         asked = question(out.store, model, sites, links, batch)
+    wanted = None if tokens is None else token_count(tokens)
     if not compiled():
         out.console.note("compiling kernels, once for this installation: about half a minute")
     with out.console.progress() as progress:
         found = answer(
             out.store, asked, dataset=dataset, window=window, top=top, beside=beside, front=front,
-            progress=progress,
+            tokens=wanted, progress=progress,
         )  # fmt: skip
     if pick > len(found.plans):
         raise UsageError(f"--pick {pick}: the answer has {len(found.plans)} plans; --top lists more")

@@ -4,14 +4,23 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from commands.show.console import Console
-from replay.metrics.formatting import milliseconds, per_billion, per_token, percent
+from replay.metrics.formatting import (
+    milliseconds,
+    per_billion,
+    per_token,
+    percent,
+    rate,
+    total_per_billion,
+    unpriced_text,
+)
 
 if TYPE_CHECKING:
     from replay.bench.result import Bench, ScenarioResult
 
 Json = dict[str, Any]
 SUMMARY_COLUMNS = (
-    "policy", "worlds", "us/token", "middle half", "util", "egress USD/1e9 tok", "regret", "moves", "p99 ms",
+    "policy", "worlds", "us/token", "middle half", "tokens/s", "util", "MFU", "USD/1e9 tok", "of it egress",
+    "regret", "moves", "p99 ms",
 )  # fmt: skip
 PAIRED_COLUMNS = (
     "policy", "against", "time saved", "95 % over worlds", "middle half", "95 % in all (tokens)",
@@ -61,7 +70,9 @@ def _scenario_result(console: Console, result: "ScenarioResult") -> None:
         reaches = [(r.policy, r.points, percent(r.coverage), f"{r.volume:.3f}") for r in rows]
         beside = ", beside all fixed plans" if front.exact else ""
         console.table(f"front{beside}", ("policy", "points", "coverage", "hypervolume"), reaches)
-    console.line(f"note: {result.note}")
+    unpriced = unpriced_text(list(dict.fromkeys(site for row in summaries for site in row["unpriced"])))
+    for note in filter(None, (result.note, unpriced)):
+        console.line(f"note: {note}")
     console.line()
 
 
@@ -69,7 +80,8 @@ def summary_row(row: Json) -> tuple[Any, ...]:
     """Returns the cells of one policy: mean figures over its worlds."""
     return (
         row["policy"], row["worlds"], per_token(row["time_per_token_s"]),
-        per_token(row["time_per_token_middle_s"]), percent(row["utilisation"]),
+        per_token(row["time_per_token_middle_s"]), rate(row["tokens_per_s"]), percent(row["utilisation"]),
+        percent(row["mfu"]), total_per_billion(row["total_usd_per_token"], partial=bool(row["unpriced"])),
         per_billion(row["usd_per_token"]), percent(row["regret"]),
         "-" if row["moves"] is None else f"{row['moves']:.1f}", milliseconds(row["decision_p99_s"]),
     )  # fmt: skip

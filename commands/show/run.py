@@ -4,7 +4,17 @@ from typing import TYPE_CHECKING
 
 from commands.show.console import Console
 from ingest.core.units import GB
-from replay.metrics.formatting import counted, milliseconds, per_billion, per_token, percent
+from replay.metrics.formatting import (
+    cost_parts,
+    counted,
+    milliseconds,
+    per_billion,
+    per_token,
+    percent,
+    rate,
+    total_per_billion,
+    unpriced_notes,
+)  # fmt: skip
 
 if TYPE_CHECKING:  # a command loads only the packages of its own result
     from replay.audit.audit import AuditReport
@@ -15,7 +25,7 @@ if TYPE_CHECKING:  # a command loads only the packages of its own result
     from replay.run.runner import RunResult
 
 COMPARISON_COLUMNS = (
-    "policy", "us/token", "vs static", "vs single", "util", "egress USD/1e9 tok",
+    "policy", "us/token", "tokens/s", "vs static", "vs single", "util", "MFU", "USD/1e9 tok", "of it egress",
     "regret", "regret (kept)", "decisions", "moves", "p50 ms", "p99 ms",
 )  # fmt: skip
 REGRET = (
@@ -31,7 +41,7 @@ UNPROVEN = "no ceiling was proven; --prove tries, for up to five domains"
 def run(console: Console, result: "RunResult") -> None:
     """Prints a finished run: its key figures and digests."""
     console.table(result.run_id, ("figure", "value"), _figures(result.kpis))
-    for note in result.notes:
+    for note in (*result.notes, *unpriced_notes([result.kpis])):
         console.line(f"note: {note}")
     console.line(f"digest      {result.digest}")
     console.line(f"chain head  {result.chain_head}")
@@ -40,6 +50,9 @@ def run(console: Console, result: "RunResult") -> None:
 def _figures(kpis: "Kpis") -> list[tuple[str, str]]:
     return [
         ("time per token", f"{per_token(kpis.time_per_token_s)} us"),
+        ("tokens per second", rate(kpis.tokens_per_s)),
+        ("MFU (GPUs held)", percent(kpis.mfu)),
+        ("USD per 1e9 tokens", cost_parts(kpis)),
         ("tokens", f"{kpis.tokens:,}"),
         ("iterations", f"{kpis.iterations:,}"),
         ("utilisation (active domains)", percent(kpis.utilisation)),
@@ -80,7 +93,8 @@ def comparison(console: Console, result: "Comparison") -> None:
     for row in result.rows:
         if row.problem:
             console.line(f"{row.policy}: {row.problem}")
-    for note in (result.note, *result.weights.note):
+    compared = [row.kpis for row in result.rows if row.kpis is not None]
+    for note in (result.note, *result.weights.note, *unpriced_notes(compared)):
         console.line(f"note: {note}")
     if result.bound is not None:
         console.line(f"note: {REGRET}")
@@ -95,8 +109,10 @@ def _compared(row: "ComparisonRow") -> tuple[str, ...]:
     assert row.kpis is not None
     kpis = row.kpis
     return (
-        row.policy, per_token(kpis.time_per_token_s), percent(row.reduction_vs_static),
-        percent(row.reduction_vs_single), percent(kpis.utilisation), per_billion(kpis.usd_per_token),
+        row.policy, per_token(kpis.time_per_token_s), rate(kpis.tokens_per_s),
+        percent(row.reduction_vs_static), percent(row.reduction_vs_single), percent(kpis.utilisation),
+        percent(kpis.mfu), total_per_billion(kpis.total_usd_per_token, partial=bool(kpis.unpriced)),
+        per_billion(kpis.usd_per_token),
         percent(row.regret), percent(row.regret_kept), str(kpis.decisions), str(kpis.moves),
         milliseconds(kpis.decision_p50_s), milliseconds(kpis.decision_p99_s),
     )  # fmt: skip
@@ -109,8 +125,8 @@ def _bounded(result: "Comparison") -> tuple[str, ...]:
     if not bound.tokens:
         return (name, *["-"] * (len(COMPARISON_COLUMNS) - 1))
     return (
-        name, per_token(result.wall_s / bound.tokens), "-", "-", percent(bound.utilisation),
-        per_billion(bound.egress_usd / bound.tokens), percent(0.0),
+        name, per_token(result.wall_s / bound.tokens), rate(bound.tokens / result.wall_s), "-", "-",
+        percent(bound.utilisation), "-", "-", per_billion(bound.egress_usd / bound.tokens), percent(0.0),
         percent(bound.regret_kept(bound.tokens)), "-",
         str(max(0, len(bound.timeline) - 1)), "-", "-",
     )  # fmt: skip

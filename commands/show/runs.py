@@ -6,7 +6,16 @@ from typing import TYPE_CHECKING, Any
 
 from commands.show.console import Console, cell
 from ingest.core.terminal import clipped
-from replay.metrics.formatting import counted, milliseconds, per_billion, per_token, percent
+from replay.metrics.formatting import (
+    counted,
+    milliseconds,
+    per_billion,
+    per_token,
+    percent,
+    rate,
+    total_per_billion,
+    unpriced_notes,
+)
 
 if TYPE_CHECKING:
     from replay.inventory.garbage import Collection
@@ -17,13 +26,17 @@ if TYPE_CHECKING:
     from replay.store.run_labels import Labels
 
 Json = dict[str, Any]
-COLUMNS = ("run", "kind", "started", "us/token", "util", "egress USD/1e9 tok", "moves", "tags", "note")
+COLUMNS = ("run", "kind", "started", "us/token", "tokens/s", "util", "MFU", "USD/1e9 tok",
+           "of it egress", "moves", "tags", "note")  # fmt: skip
 SHOWN = {
     "run",
     "kind",
     "started",
     "time_per_token_s",
+    "tokens_per_s",
     "utilisation",
+    "mfu",
+    "total_usd_per_token",
     "usd_per_token",
     "moves",
     "tags",
@@ -50,8 +63,9 @@ def _row(row: Json) -> tuple[Any, ...]:
     ended = row["finished"] or row["problem"]
     return (
         row["run"], (row["kind"] or "damaged") + ("" if ended else ", unfinished"), row["started"],
-        per_token(row["time_per_token_s"]), percent(row["utilisation"]), per_billion(row["usd_per_token"]),
-        row["moves"], ", ".join(row["tags"]), clipped(row["note"], NOTE),
+        per_token(row["time_per_token_s"]), rate(row["tokens_per_s"]), percent(row["utilisation"]),
+        percent(row["mfu"]), total_per_billion(row["total_usd_per_token"], partial=bool(row["unpriced"])),
+        per_billion(row["usd_per_token"]), row["moves"], ", ".join(row["tags"]), clipped(row["note"], NOTE),
     )  # fmt: skip
 
 
@@ -63,7 +77,7 @@ def compared(console: Console, found: "SideBySide", plot: Path | None) -> None:
     console.table("", ("figure", *names), rows)
     if found.paired:
         console.table("differences, 95 % intervals; + is better", PAIRED, [_pair(p) for p in found.paired])
-    for note in found.notes:
+    for note in (*found.notes, *unpriced_notes([one.kpis for one in found.runs])):
         console.line(f"note: {note}")
     if plot is not None:
         console.line(f"plot: {plot}")
@@ -73,6 +87,11 @@ def _figures(kpis: "Kpis") -> dict[str, str]:
     return {
         "us/token": per_token(kpis.time_per_token_s),
         "tokens": f"{kpis.tokens:,}",
+        "tokens/s": rate(kpis.tokens_per_s),
+        "MFU (GPUs held)": percent(kpis.mfu),
+        "USD/1e9 tokens": total_per_billion(kpis.total_usd_per_token, partial=bool(kpis.unpriced)),
+        "of it GPU rental": per_billion(kpis.rent_usd_per_token),
+        "of it egress": per_billion(kpis.usd_per_token),
         "utilisation (active domains)": percent(kpis.utilisation),
         "utilisation (all GPUs)": percent(kpis.utilisation_owned),
         "egress, USD": f"{kpis.egress_usd:,.2f}",

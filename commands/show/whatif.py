@@ -40,7 +40,7 @@ def what_if(console: Console, found: "WhatIf") -> None:
         console.line(f"they part at decision {split.number}, {split.at_s:,.0f} s ({split.trigger}):")
         console.line(f"  {base_name}: {_plan_and_reason(split.base, split.base_reason)}")
         console.line(f"  {other_name}: {_plan_and_reason(split.other, split.other_reason)}")
-    base, other = found.base.to_json(), found.other.to_json()
+    base, other = found.base.numbers(), found.other.numbers()
     rows = [
         (
             name.replace("_", " "),

@@ -164,7 +164,7 @@ def _checked(job: PlannedJob) -> PlannedJob:
     Raises:
         UsageError: it does not: a file that was edited.
     """
-    problems: Sequence[str] = job.estimator.problems(job.plan)
+    problems: Sequence[str] = job.estimator.problem_texts(job.plan)
     if problems:
         raise UsageError(f"{job.origin}: the plan cannot run: {'; '.join(problems)}; make another")
     return job

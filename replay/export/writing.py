@@ -10,6 +10,7 @@ from replay.export import rank_map
 from replay.export.contract import ExportTarget, Fitted, cost, fitted
 from replay.export.planned_job import PlannedJob
 from replay.export.readme import readme
+from twin.core.plan_text import plan_text
 
 README = "README.md"
 
@@ -32,7 +33,7 @@ class Export:
             "target": self.target.name,
             "origin": job.origin,
             "scenario": job.name,
-            "plan": str(job.plan),
+            "plan": plan_text(job.plan, [domain.name for domain in job.domains]),
             "folder": str(self.folder),
             "files": [{"name": name, "bytes": len(data)} for name, data in sorted(self.files.items())],
             "changed": [

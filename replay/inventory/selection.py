@@ -20,7 +20,10 @@ from replay.sql import sandbox
 from replay.sql.sandbox import Limits
 from replay.sql.statement import checked
 
-_TYPES = {str: pa.string(), bool: pa.bool_(), int: pa.int64(), float: pa.float64()}
+_TYPES: dict[object, pa.DataType] = {
+    str: pa.string(), bool: pa.bool_(), int: pa.int64(), float: pa.float64(),
+    tuple[str, ...]: pa.list_(pa.string()),
+}  # fmt: skip
 
 
 def _arrow(hint: object) -> pa.DataType:

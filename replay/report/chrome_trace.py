@@ -27,6 +27,7 @@ from replay.store import run_index
 from replay.store.decision_codec import plan_from_json
 from replay.store.run_header import from_payload
 from twin.core.plan import Plan
+from twin.core.plan_text import plan_text, with_names
 from twin.costs.wan_traffic import boundaries, stage_domains
 from twin.estimation.estimator import Estimator
 
@@ -136,7 +137,7 @@ class TraceFold(Fold):
         job.plan = plan_from_json(applied["plan"])
         if applied["pause_ns"]:
             moved = {f"{self._names[i]}>{self._names[j]}": size for i, j, size in applied["moved_bytes"]}
-            args = {"plan": str(job.plan), "moved_bytes": moved}
+            args = {"plan": plan_text(job.plan, self._names), "moved_bytes": moved}
             run = self._track(RUN, "run", event.job)
             self._slice("move", RUN, run, event.sim_ns - applied["pause_ns"], event.sim_ns, args)
 
@@ -195,7 +196,10 @@ class TraceFold(Fold):
         self._slice(f"lost: {lost['reason']}", RUN, run, start, start + lost["lost_ns"], {})
 
     def _on_decided(self, event: Event, decided: Json) -> None:
-        args = {"reason": decided["reason"], "trigger": decided["observation"].get("trigger")}
+        args = {
+            "reason": with_names(decided["reason"], self._names),
+            "trigger": decided["observation"].get("trigger"),
+        }
         name = f"decision {decided['number']}: {decided['action']}"
         self._instant(name, self._track(RUN, "decisions", event.job), event.sim_ns, args)
 

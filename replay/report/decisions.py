@@ -7,10 +7,11 @@ from collections import Counter
 from collections.abc import Iterator
 
 from replay.log.events import Json
-from replay.report.drawing.formatting import date, named, percent, plain, plan_line, scaled
+from replay.report.drawing.formatting import date, percent, plain, scaled
 from replay.report.drawing.plot import embedded
 from replay.report.drawing.section import Section, section
 from replay.report.run_data import RunData, ShownDecision
+from twin.core.plan_text import plan_text, with_names
 
 HOLDS_SHOWN = 150
 OTHERS_SHOWN = 300
@@ -54,7 +55,7 @@ def _row(decision: ShownDecision, run: RunData) -> Json:
         "trigger": decision.trigger,
         "action": decision.details["action"],
         "job": decision.job,
-        "reason": named(decision.details["reason"], run.domains),
+        "reason": with_names(decision.details["reason"], run.domains),
     }
 
 
@@ -63,7 +64,7 @@ def _details(decision: ShownDecision, run: RunData, plans: dict[str, int]) -> li
     compared = decision.details["candidates"]
     rows = [
         [
-            plans.setdefault(plan_line(one["plan"], run.domains), len(plans)), scaled(one["score"]),
+            plans.setdefault(plan_text(one["plan"], run.domains), len(plans)), scaled(one["score"]),
             scaled(one["iter_s"]), percent(one["utilisation"]), scaled(one["usd"]),
         ]
         for one in compared[:CANDIDATES_SHOWN]
@@ -74,9 +75,9 @@ def _details(decision: ShownDecision, run: RunData, plans: dict[str, int]) -> li
 def _facts(decision: ShownDecision, domains: list[str]) -> Iterator[tuple[str, str]]:
     details = decision.details
     if details["plan"]:
-        yield "plan", plan_line(details["plan"], domains)
+        yield "plan", plan_text(details["plan"], domains)
     if details["fallback"]:
-        yield "fallback", details["fallback"]
+        yield "fallback", with_names(details["fallback"], domains)
     if details["predicted_iter_s"] is not None:
         yield "expected iteration", f"{plain(details['predicted_iter_s'])} s"
     iterations, seconds = decision.outcome

@@ -22,7 +22,8 @@ from replay.store.run_header import from_payload
 
 MOST = 8
 """Runs on a page; there are no more colours."""
-TITLES = ("run", "µs/token", "saved", kpi_table.INTERVAL, "tokens", "utilisation", "egress, USD", "moves")
+TITLES = ("run", "µs/token", "saved", kpi_table.INTERVAL, "tokens", "tokens/s", "utilisation", "MFU",
+          "USD/10⁹ tokens", "egress, USD", "moves")  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +114,9 @@ def _answer(store: Path, shown: Sequence[ShownRun]) -> Section:
         kpis = one.kpis
         rows.append((
             one.label, scaled(kpis.time_per_token_s, 1e6), *saved, plain(kpis.tokens),
-            percent(kpis.utilisation), f"{kpis.egress_usd:,.2f}", f"{kpis.moves}",
+            scaled(kpis.tokens_per_s), percent(kpis.utilisation), percent(kpis.mfu),
+            ("≥ " if kpis.unpriced else "") + scaled(kpis.total_usd_per_token, 1e9),
+            f"{kpis.egress_usd:,.2f}", f"{kpis.moves}",
         ))  # fmt: skip
     return section("several_answer", "The answer", titles=TITLES, rows=rows, base=base.label)
 

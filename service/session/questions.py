@@ -16,9 +16,11 @@ from policy.search.plan_search import best_plans
 from replay.run.loop import action
 from replay.store.decision_codec import decision_to_json, plan_to_json
 from service.session.session import Session
+from twin.core.plan_text import with_names
 from twin.core.view import View
 from twin.estimation.estimator import DEAD, Estimator
 from twin.estimation.iteration_estimate import IterationEstimate
+from twin.estimation.training_cost import of_iteration
 from twin.scenario import cluster_and_jobs
 from twin.settings.plan_document import received_plan
 from twin.settings.scenario_file import JobSettings
@@ -40,6 +42,7 @@ class Moment:
     mode: str
     virtual: bool
     next_period_s: float
+    names: tuple[str, ...]  # of the sites
 
 
 def moment(session: Session, job: str = "") -> Moment:
@@ -59,6 +62,7 @@ def moment(session: Session, job: str = "") -> Moment:
         mode=world.mode,
         virtual=world.jobs[job].orders.virtual,
         next_period_s=session.next_period_s(),
+        names=tuple(domain.name for domain in session.setup.cluster.domains),
     )
 
 
@@ -72,6 +76,8 @@ def dry_run(now: Moment, changed: Mapping[tuple[int, int], float], gpus: Mapping
         decision = now.policy.decide(view)
     except InfeasibleError as error:
         decision = Decision(None, str(error), fallback=str(error))
+    fallback = None if decision.fallback is None else with_names(decision.fallback, now.names)
+    decision = replace(decision, reason=with_names(decision.reason, now.names), fallback=fallback)
     answer = decision_to_json(decision)
     answer["candidates"] = sorted(answer["candidates"], key=lambda c: c["iter_s"] or np.inf)[:SHOWN]
     answer.pop("mask"), answer.pop("log_probability")
@@ -142,8 +148,8 @@ def admission(session: Session, now: Moment, asked: AdmissionQuestion) -> Json:
         "starts_in_s": 0.0 if at_once else wait_s if alone else None,
         "given_iteration_s": None if asked.plan is None else _given_s(estimator, view, asked.plan),
         "reason": _why_wait(at_once is not None, alone is not None, wait_s),
-        "now": None if at_once is None else job_figures(session, *at_once, asked.tokens),
-        "alone": None if alone is None else job_figures(session, *alone, asked.tokens),
+        "now": None if at_once is None else job_figures(session, estimator, *at_once, asked.tokens),
+        "alone": None if alone is None else job_figures(session, estimator, *alone, asked.tokens),
     }
 
 
@@ -181,7 +187,7 @@ def free_beside(view: View) -> list[int]:
 def _given_s(estimator: Estimator, view: View, value: Json) -> float | None:
     """Seconds of an iteration of a given plan; None: a dead link."""
     plan = received_plan(value)
-    if problems := estimator.problems(plan):
+    if problems := estimator.problem_texts(plan):
         raise UsageError(f"plan: it cannot run: {'; '.join(problems)}")
     ns = estimator.iter_ns(plan, view.forecast.links(), view.slowdown)
     return None if ns == DEAD else ns / NS_PER_S
@@ -207,8 +213,9 @@ def best_of(estimator: Estimator, view: View, free: list[int]) -> tuple[Any, Ite
 
 
 def job_figures(
-    session: Session, plan: Any, estimate: IterationEstimate, each: int, tokens: int | None
-) -> Json:
+    session: Session, estimator: Estimator, plan: Any, estimate: IterationEstimate, each: int,
+    tokens: int | None,
+) -> Json:  # fmt: skip
     """Returns speed, egress and price of a plan, and of `tokens` with it."""
     rate = each / estimate.iter_s
     iterations = None if tokens is None else -(-tokens // each)
@@ -233,6 +240,7 @@ def job_figures(
         "egress_bytes_per_s": float(estimate.wan_bytes.sum()) / estimate.iter_s,
         "egress_usd_per_hour": estimate.usd / estimate.iter_s * 3600,
         "gpu_usd_per_hour": estimate.gpu_usd / estimate.iter_s * 3600,
+        "cost": of_iteration(estimator, plan, estimate).to_json(),
         "whole": total or None,
     }
 

@@ -20,7 +20,7 @@ from replay.metrics.kpis import of_events
 from replay.report import charts, kpi_table, run_comparison, time_breakdown
 from replay.report import page as report
 from replay.report.decisions import OTHERS_SHOWN, decisions
-from replay.report.drawing.formatting import percent
+from replay.report.drawing.formatting import percent, scaled
 from replay.report.drawing.section import Section
 from replay.report.drawing.svg import ticks
 from replay.report.run_data import (
@@ -297,7 +297,14 @@ def test_two_runs_beside_each_other_and_the_front(tmp_path: Path, monkeypatch: p
     assert f"{mine.kpis.tokens / 1e6:,.4g}" in text and f"{other.kpis.tokens / 1e6:,.4g}" in text
     assert all(v.kpi in run_comparison.VERDICT_FIGURES for v in found.verdicts)
     assert text.count('class="dots big') == 2 and '<span class="this">greedy</span>' in text
-    assert ">Bottleneck over time</h2>" in text and "The binding cycle at each decision" in text
+    assert ">Bottleneck over time</h2>" in text and "What limits the iteration at each decision" in text
+    assert "per 10⁹ tokens in all" in text and "tokens/s, MFU" in text
+    total, rent, egress = (
+        scaled(usd, 1e9)
+        for usd in (mine.kpis.total_usd_per_token, mine.kpis.rent_usd_per_token, mine.kpis.usd_per_token)
+    )
+    assert f"${total}" in text and f"GPU rent {rent} + egress {egress}" in text
+    assert "L(tp" not in text and "mbs" not in text  # plans in one notation
     assert "by the model" in text  # the waterfall splits what iterations waited for
     assert report.render(tmp_path, other.run_id).count(">Time and money</h2>") == 1
 
