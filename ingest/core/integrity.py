@@ -7,15 +7,19 @@ seconds or when its status has changed. Small records carry a digest of themselv
 
 import hashlib
 import json
+import os
 import stat
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from ingest.core.errors import DamageError
 
 TRUSTED_S = 3600.0
 """Seconds for which a file whose status stays is not hashed again by the process that hashed it."""
+
+MAX_FILE_BYTES = 1 << 31
+"""Bytes of a stored file that is read at once: far above any segment and lake part that a writer makes."""
 
 Status = tuple[int, int, int, int]
 _checked: dict[Path, tuple[Status, str, float]] = {}
@@ -59,19 +63,51 @@ def content_fault(path: Path, size_bytes: int, sha256: str) -> str | None:
     return None if same else "its bytes are not those that were written"
 
 
-def read_regular(path: Path) -> bytes:
+class IrregularFileError(Exception):
+    """A link, a directory, a FIFO, a device, or a file larger than any that is read at once."""
+
+
+def open_regular(path: Path) -> BinaryIO:
+    """Opens a regular file for reading; follows no link, and waits for no FIFO and no device.
+
+    Raises:
+        IrregularFileError: it is something else. OSError: it cannot be opened.
+    """
+    if not stat.S_ISREG(path.lstat().st_mode):  # a device is not even opened: that may have an effect
+        raise IrregularFileError("not a regular file")
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+    if not stat.S_ISREG(os.fstat(fd).st_mode):  # replaced between the two calls
+        os.close(fd)
+        raise IrregularFileError("not a regular file")
+    return os.fdopen(fd, "rb", buffering=0)
+
+
+def content(path: Path, max_bytes: int = MAX_FILE_BYTES) -> bytes:
+    """Returns the content of a regular file.
+
+    Raises:
+        IrregularFileError: it is something else, or has more than `max_bytes`. OSError: it cannot be read.
+    """
+    with open_regular(path) as stream:
+        size = os.fstat(stream.fileno()).st_size
+        if size > max_bytes:
+            raise IrregularFileError(f"{size:,} bytes, and at most {max_bytes:,} are read at once")
+        return stream.read()
+
+
+def read_regular(path: Path, max_bytes: int = MAX_FILE_BYTES) -> bytes:
     """Returns the content of a regular file; a link, a directory or a device in its place is damage.
 
     Raises:
         FileNotFoundError: nothing has this name.
-        DamageError: it is no regular file, or the disk cannot read it.
+        DamageError: it is no regular file, is larger than `max_bytes`, or the disk cannot read it.
     """
     try:
-        if not stat.S_ISREG(path.lstat().st_mode):
-            raise DamageError(f"{path}: not a regular file; move it away and restore the file")
-        return path.read_bytes()
+        return content(path, max_bytes)
     except FileNotFoundError:
         raise
+    except IrregularFileError as error:
+        raise DamageError(f"{path}: {error}; move it away and restore the file") from None
     except OSError as error:
         raise DamageError(f"{path}: cannot be read ({error.strerror}); restore it") from error
 
