@@ -12,7 +12,7 @@ digests are taken each time.
 """
 
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -57,6 +57,11 @@ class Backup:
     written_bytes: int = 0
     removed: int = 0  # files that the store no longer has
 
+    def drop(self, names: Iterable[str]) -> None:
+        """Leaves files out that were copied and went away from the store meanwhile."""
+        for name in names:
+            self.held[name] = Held(self.files.pop(name).size_bytes, "")
+
     def to_json(self) -> Json:
         """The object of `twin backup --json`, without the findings of its check."""
         counts = {
@@ -86,7 +91,7 @@ def back_up(store: Path, place: BackupPlace, progress: Progress = SILENT) -> Bac
         _record(made, before, complete=False)
         progress.start(len(runs) + len(rest), "copying", "runs and files")
         while not _copy_all(made, rest, progress) and _pointers(store) != pointers:
-            made.files.clear()
+            made.drop(list(made.files))
             pointers, rest, runs = _contents(store)
         for run_dir in runs:
             _copy_run(made, run_dir)
@@ -260,8 +265,7 @@ def _copy_run(made: Backup, run_dir: Path) -> None:
     own = f"{layout.RUNS}/{run_dir.name}/"
     gone = not run_dir.is_dir()  # removed meanwhile: what the copy before had of it stays
     if not (gone and any(name.startswith(own) for name in made.known)):
-        for stale in [name for name in made.files if name.startswith(own) and name not in names]:
-            made.held[stale] = Held(made.files.pop(stale).size_bytes, "")  # the first try copied it
+        made.drop([name for name in made.files if name.startswith(own) and name not in names])
     made.runs += not gone
 
 

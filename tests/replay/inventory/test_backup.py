@@ -128,6 +128,7 @@ def test_a_run_that_is_compacted_or_removed_while_it_is_copied(
             made = copied(folder / "store", folder)
         there = folder / "copy" / "runs" / "many"
         assert made.runs == (change is compact) and there.is_dir() == (change is compact)
+        restore(Folder(folder / "copy"), folder / "new")
         if change is compact:
             assert not RunReader(there).verify() and (there / "compacted.json").is_file()
 
@@ -249,3 +250,4 @@ def test_parts_of_the_lake_that_are_replaced_meanwhile_leave_a_copy_that_names_w
     copied(store, tmp_path)
     assert (tmp_path / "copy" / "lake" / "committed.json").read_bytes() == b"names new"
     assert [path.name for path in (tmp_path / "copy" / "lake" / "parts").iterdir()] == ["new"]
+    restore(Folder(tmp_path / "copy"), tmp_path / "new")
