@@ -10,10 +10,15 @@ import json
 import os
 import stat
 import time
+from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from ingest.core.errors import DamageError
+
+if TYPE_CHECKING:
+    from pydantic import TypeAdapter
 
 TRUSTED_S = 3600.0
 """Seconds for which a file whose status stays is not hashed again by the process that hashed it."""
@@ -129,15 +134,26 @@ def sealed(fields: dict[str, Any]) -> bytes:
     return _text({**fields, "check": hashlib.sha256(_text(fields)).hexdigest()})
 
 
-def unsealed(data: bytes, schema: str) -> dict[str, Any] | None:
-    """Returns the fields of a record that `sealed` made; None: a byte of it was changed."""
+def unsealed(data: bytes, schema: str, types: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Returns the fields of a record that `sealed` made; None: a byte of it was changed, or no version wrote
+    it: it lacks one of these fields, or has a value of another type there.
+    """
     try:
         fields = json.loads(data)
         del fields["check"]
         same = fields["schema"] == schema and sealed(fields) == data
-    except (ValueError, KeyError, TypeError, RecursionError):
+        for name, kind in types.items() if same else ():
+            _validator(kind).validate_json(json.dumps(fields[name]), strict=True)
+    except (ValueError, KeyError, TypeError, RecursionError):  # a fault of validation is a ValueError
         return None
     return fields if same else None
+
+
+@cache
+def _validator(kind: Any) -> "TypeAdapter[Any]":
+    from pydantic import TypeAdapter  # takes a tenth of a second that commands without records save
+
+    return TypeAdapter(kind)
 
 
 def _text(fields: dict[str, Any]) -> bytes:

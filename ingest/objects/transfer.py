@@ -6,11 +6,12 @@ Each ends with a message.
 
 import queue
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from ingest.core.errors import DamageError, StorageError
 from ingest.core.terminal import clipped
+from ingest.objects import plain_listing
 from ingest.objects.client import asked
 
 MAX_OBJECTS = 2_000_000
@@ -27,19 +28,36 @@ def listing(title: str, client: Any, under: str | None = None) -> Iterator[dict[
     Raises:
         UsageError: access is refused. StorageError: the server cannot be asked, or its listing has no end.
     """
+    from obstore.exceptions import InvalidPathError
+
     seen: set[str] = set()
     with asked(title, "listed"):
-        for page in _Pages(title, client, under):
-            for row in page:
-                name = row["path"]
-                if name in seen:
-                    raise _endless(title, f"{clipped(name)} is listed twice")
-                if len(name) > MAX_KEY:
-                    raise _endless(title, f"a name has {len(name):,} letters")
-                if len(seen) == MAX_OBJECTS:
-                    raise _endless(title, f"more than {MAX_OBJECTS:,} objects are listed")
-                seen.add(name)
-                yield row
+        try:
+            for page in _Pages(title, client, under):
+                yield from _checked(title, page, seen)
+        except InvalidPathError:  # a key that `obstore` does not take hides all of its page
+            before, seen = seen, set()
+            for row in _checked(title, plain_listing.rows(title, client, under), seen):
+                if row["path"] not in before:
+                    yield row
+
+
+def _checked(title: str, rows: Iterable[dict[str, Any]], seen: set[str]) -> Iterator[dict[str, Any]]:
+    """Yields rows of a listing and adds their names to `seen`.
+
+    Raises:
+        StorageError: the listing has no end.
+    """
+    for row in rows:
+        name = row["path"]
+        if name in seen:
+            raise _endless(title, f"{clipped(name)} is listed twice")
+        if len(name) > MAX_KEY:
+            raise _endless(title, f"a name has {len(name):,} letters")
+        if len(seen) == MAX_OBJECTS:
+            raise _endless(title, f"more than {MAX_OBJECTS:,} objects are listed")
+        seen.add(name)
+        yield row
 
 
 def collected(title: str, found: Any, max_bytes: int) -> bytes:
