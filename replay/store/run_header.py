@@ -142,7 +142,8 @@ class Header:
             first = error.errors(include_url=False, include_input=False, include_context=False)[0]
             at = clipped(".".join(map(str, first["loc"])))
             raise DamageError(
-                f"the scenario in the first event of the run is none ({at}: {first['msg']}): no version wrote it"
+                f"the scenario in the first event of the run is none ({at}: {first['msg']}); no version "
+                "wrote it"
             ) from None
 
 
