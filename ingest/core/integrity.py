@@ -15,6 +15,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
+from ingest.core import durable
 from ingest.core.errors import DamageError
 
 if TYPE_CHECKING:
@@ -80,11 +81,11 @@ def open_regular(path: Path) -> BinaryIO:
     """
     if not stat.S_ISREG(path.lstat().st_mode):  # a device is not even opened: that may have an effect
         raise IrregularFileError("not a regular file")
-    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
-    if not stat.S_ISREG(os.fstat(fd).st_mode):  # replaced between the two calls
-        os.close(fd)
+    stream = durable.open_to_read(path)
+    if not stat.S_ISREG(os.fstat(stream.fileno()).st_mode):  # replaced between the two calls
+        stream.close()
         raise IrregularFileError("not a regular file")
-    return os.fdopen(fd, "rb", buffering=0)
+    return stream
 
 
 def content(path: Path, max_bytes: int = MAX_FILE_BYTES) -> bytes:

@@ -11,7 +11,7 @@ these files and nothing else. Time grows with the bytes that are new, and with t
 digests are taken each time.
 """
 
-import shutil
+import os
 from collections.abc import Iterable, Mapping
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
@@ -194,7 +194,8 @@ def _compare(place: BackupPlace, listed: Mapping[str, CopiedFile]) -> None:
 def _check_room(store: Path, size_bytes: int) -> None:
     """Checks that the disk has room for this many bytes: a sparse file of a copy is written in full."""
     folder = next(path for path in (store.absolute(), *store.absolute().parents) if path.is_dir())
-    free = shutil.disk_usage(folder).free
+    disk = os.statvfs(folder)
+    free = disk.f_bavail * disk.f_frsize
     if size_bytes > free:
         raise StorageError(
             f"{store}: the copy has {size_bytes:,} bytes, and {free:,} are free; free space, or name a "

@@ -33,7 +33,8 @@ def test_listings_and_reading_many(objects: ObjectPrefix) -> None:
     objects.create("b/0", b"other")
     found = objects.listed("a/")
     assert sorted(found) == [f"a/{number:02}" for number in range(40)]
-    assert list(objects.read_all({name: found[name].size_bytes for name in sorted(found)})) == [b"%d" % number for number in range(40)]
+    sizes = {name: found[name].size_bytes for name in sorted(found)}
+    assert list(objects.read_all(sizes)) == [b"%d" % number for number in range(40)]
     assert len(objects.listed()) == 41
 
 
