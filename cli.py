@@ -15,7 +15,7 @@ from commands.frame.standard_streams import ReaderGoneError
 from commands.output import HELP, Output, shared_options
 from commands.run_record import append
 from ingest.core.errors import Interrupted, StorageError, TwinError
-from ingest.core.terminal import visible
+from ingest.core.terminal import visible, without_keys
 
 # Matrices are small here: the threads of BLAS cost four times what they bring. Read when numpy is imported.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
@@ -99,6 +99,7 @@ def fail(error: TwinError | click.ClickException, as_json: bool) -> NoReturn:
     message = str(error)
     if isinstance(error, click.ClickException):
         message = error.format_message()
+    message = without_keys(message)
     if isinstance(error, click.exceptions.NoArgsIsHelpError):  # nothing was said: its message is the help
         click.echo(message, err=True)
     else:
@@ -144,7 +145,8 @@ def _close(output: Output, code: int, error: BaseException | None) -> None:
     if output.debug and record["error"]:
         click.echo(visible(record["error"]).rstrip(), err=True)
     if output.verbose:
-        cost = f"{record['seconds']:.1f} s, {record['peak_bytes'] / 2**20:,.0f} MiB, store {output.place}"
+        place = without_keys(str(output.place))
+        cost = f"{record['seconds']:.1f} s, {record['peak_bytes'] / 2**20:,.0f} MiB, store {place}"
         click.echo(f"twin: exit code {code}, {cost}", err=True)
     if output.log is not None:
         try:

@@ -108,8 +108,10 @@ def audit(
     if job is not None:
         _explain_job(out, run_id, job, moment)
         return
+    signed = None
     if public is not None:
-        chain_head = signing.verified(out.store, run_id, public).chain_head
+        signed = signing.verified(out.store, run_id, public)
+        chain_head = signed.chain_head
     if number is not None:
         with out.console.progress() as progress:
             found = auditor.decision(out.store, run_id, number, progress=progress)
@@ -123,8 +125,16 @@ def audit(
     with out.console.progress() as progress:
         report = auditor.audit(out.store, run_id, chain_head=chain_head, since=since, progress=progress)
     if key is not None and report.ok:
-        signing.sign(out.store, run_id, key)
-    out.show(report.to_json(), lambda console: show.audit(console, report))
+        signed = signing.sign(out.store, run_id, key, report.chain_head)
+    covered = None if signed is None or not report.ok else signing.covered_events(out.store, signed)
+    body = report.to_json() | {"signed_events": covered}
+
+    def render(console: "Console") -> None:
+        show.audit(console, report)
+        if covered is not None:
+            show.signed(console, covered, since + report.events)
+
+    out.show(body, render)
     sys.exit(0 if report.ok else 3)
 
 

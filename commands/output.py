@@ -13,7 +13,8 @@ from click.core import ParameterSource
 from commands.frame.lazy_group import LazyGroup
 from commands.frame.options_as_settings import settings, variable
 from commands.run_record import RunRecord
-from ingest.core.errors import Interrupted, TwinError
+from ingest.core.errors import Interrupted, StorageError, TwinError
+from ingest.core.terminal import clipped, without_keys
 
 if TYPE_CHECKING:
     from commands.show.console import Console
@@ -71,9 +72,14 @@ class Output:
         if not place.startswith(BUCKET):
             return Path(place)
         if self._opened is None or self._opened[0] != place:
-            from replay.log.bucket_log import open_store
+            from replay.log.bucket_log import odd_names, open_store
 
             self._opened = place, open_store(place)
+            if odd := odd_names(self._opened[1]):
+                more = f" and {len(odd) - 1:,} more" if len(odd) > 1 else ""
+                self.console.note(
+                    f"{clipped(odd[0])}{more} in the bucket: of no run, passed over; `twin verify` lists them"
+                )
         return self._opened[1]
 
     @store.setter
@@ -94,7 +100,7 @@ class Output:
         if self.as_json:
             import json
 
-            click.echo(json.dumps(result, allow_nan=False))
+            click.echo(without_keys(json.dumps(result, allow_nan=False)))
         else:
             render(self.console)
 

@@ -9,6 +9,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from ingest.core.terminal import without_keys
+
 MOST_BYTES = 1 << 20
 """Of a log file; the oldest lines go first."""
 KIB = 1024
@@ -34,12 +36,12 @@ class RunRecord:
         return {
             "schema": SCHEMA,
             "at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(self._began)),
-            "words": self.words,
+            "words": [without_keys(word) for word in self.words],
             "exit_code": code,
             "seconds": round(time.monotonic() - self._clock, 3),
             "peak_bytes": peak,
-            "notes": self.notes,
-            "error": text or None,
+            "notes": [without_keys(note) for note in self.notes],
+            "error": without_keys(text) or None,
         }
 
 

@@ -85,7 +85,8 @@ def backup(out: Output, place: str) -> None:
 def restore(out: Output, place: str) -> None:
     """Bring a copy that `twin backup` made back, into an empty store.
 
-    Every file is compared with its digest, then the store is checked as by `twin verify`.
+    A copy may come from anywhere: only the regular files that it lists are taken, and it is refused if it
+    holds anything else. Every file is compared with its digest, and the store is checked by `twin verify`.
 
     \b
     Examples:

@@ -144,6 +144,13 @@ def audit(console: Console, report: "AuditReport") -> None:
     console.line(f"chain head  {report.chain_head or '-'}")
 
 
+def signed(console: Console, covered: int, events: int) -> None:
+    """Prints up to which event a run is signed."""
+    later = counted(max(0, events - covered), "later event")
+    more = f"; {later} not signed: sign again when they are in a segment" if events > covered else ""
+    console.line(f"signed      up to event {covered - 1:,}{more}")
+
+
 def quarantined(console: Console, moved: "Moved") -> None:
     """Prints the damaged files that were moved aside, and why."""
     if moved.folder is None:

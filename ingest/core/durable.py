@@ -243,6 +243,9 @@ def replace_all(folder: Path, files: Mapping[str, bytes], *, force: bool, disk: 
         raise ExistsError(
             f"{folder / there[0]}: is there already; give another --out, or --force to replace it"
         )
+    for below in {(folder / name).parent for name in files}:
+        if below.is_dir():
+            sweep(below, disk=disk)
     for name, data in files.items():
         replace(folder / name, data, disk=disk)
 
@@ -331,6 +334,12 @@ def move(source: Path, target: Path, *, disk: Disk = DISK) -> None:
         disk.rename(source, target)
         disk.fsync_directory(target.parent)
         disk.fsync_directory(source.parent)
+
+
+def open_to_read(path: Path) -> BinaryIO:
+    """Opens a file for reading; follows no link, and waits for no FIFO."""
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+    return os.fdopen(fd, "rb", buffering=0)
 
 
 def settle(directory: Path, *, disk: Disk = DISK) -> None:

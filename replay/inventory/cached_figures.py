@@ -18,6 +18,7 @@ from replay.store.run_header import code_version
 
 FIGURES = "figures"
 SCHEMA = "twin.figures/1"
+TYPES = {"head": str, "sources": str, "figures": dict[str, int | float | None]}
 NAMES = tuple(field.name for field in fields(Kpis))
 """Of all key figures."""
 
@@ -49,4 +50,5 @@ def _read(path: Path) -> dict[str, Any] | None:
         data = integrity.read_optional(path)
     except DamageError:
         return None
-    return None if data is None else integrity.unsealed(data, SCHEMA)
+    known = None if data is None else integrity.unsealed(data, SCHEMA, TYPES)
+    return known if known is not None and known["figures"].keys() >= {*NAMES} else None

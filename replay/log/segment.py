@@ -8,7 +8,6 @@ error, so the manifest holds the SHA-256 of the file, and the hash of the manife
 import hashlib
 import json
 import re
-import stat
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from ingest.core import integrity
 from ingest.core.durable import DISK, Disk, put
 from ingest.core.errors import DamageError
 from replay.log.events import MAX_INTEGER, canonical
@@ -298,10 +298,10 @@ def read_file(path: Path) -> bytes:
         FileNotFoundError: there is no such file.
     """
     try:
-        if not stat.S_ISREG(path.lstat().st_mode):
-            raise FileDamageError(path, "not a regular file")
-        return path.read_bytes()
+        return integrity.content(path)
     except FileNotFoundError:
         raise
+    except integrity.IrregularFileError as error:
+        raise FileDamageError(path, str(error)) from None
     except OSError as error:
         raise FileDamageError(path, f"cannot be read ({error.strerror})") from error

@@ -53,8 +53,14 @@ class Tail:
 
     name: str
     rows: tuple[Row, ...]
-    size_bytes: int
+    frames: bytes
+    """As they are in the file: a copy of the run has them, whatever becomes of the file meanwhile."""
     stream: str
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of the whole frames."""
+        return len(self.frames)
 
     @property
     def table(self) -> pa.Table:
@@ -117,7 +123,7 @@ def read_tail(path: Path, first_seq: int, previous: str) -> Tail:
             raise FileDamageError(path, f"byte {at}: a frame that does not follow from what is before it")
         rows += _rows(path, body, first, count, expected=first_seq + len(rows))
         at, link, stream = body_at + len(body), found[6].decode(), found[5].decode()
-    return Tail(path.name, tuple(rows), at, stream)
+    return Tail(path.name, tuple(rows), data[:at], stream)
 
 
 def _linked(link: str, start: bytes, body: bytes) -> str:
