@@ -26,6 +26,13 @@ def per_billion(usd: float | None) -> str:
     return "-" if usd is None else f"{1e9 * usd:,.0f}"
 
 
+def duration(seconds: float) -> str:
+    """Returns a time in the unit that a reader can picture: 45 s, 12.5 min, 1.86 h."""
+    if seconds < 120:
+        return f"{seconds:.3g} s"
+    return f"{seconds / 60:.3g} min" if seconds < 3600 else f"{seconds / 3600:,.4g} h"
+
+
 def is_synthetic(dataset: str, note: str) -> bool:
     """True if links are synthetic, by the name of the data set or the modelling note."""
     return "synthetic" in dataset or "synthetic" in note.lower()

@@ -62,7 +62,7 @@ def render(
     reader = RunReader(run_index.folder(store, run_id))
     if reader.header()["policy"] == QUEUE:  # raises where nothing is stored
         if comparison is not None or versus is not None:
-            raise UsageError(NO_WORLD)
+            raise UsageError(f"{run_id}: {NO_WORLD}")
         return queue_page.render(store, run_id)
     run, kpis = fold_run(reader.events())
     readings = cost_model.readings(store, reader, len(run.decisions))

@@ -1,4 +1,5 @@
-"""Writes the report of several runs: their figures beside each other, and their curves in one chart each."""
+"""Writes the report of several runs of policies: their figures side by side, and their curves in one chart
+each. Runs of a queue have a page of their own, `several_queues`."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -11,7 +12,7 @@ from replay.log.events import canonical
 from replay.log.run_log import RunReader
 from replay.metrics import cost_time_points
 from replay.metrics.kpis import Kpis
-from replay.report import charts, kpi_table, run_comparison
+from replay.report import charts, kpi_table, run_comparison, several_queues
 from replay.report.drawing.formatting import NONE, percent, plain, scaled
 from replay.report.drawing.plot import LiveChart, variable
 from replay.report.drawing.section import Section, chart_section, document, section
@@ -19,6 +20,7 @@ from replay.report.page import REPORTS
 from replay.report.run_data import ChartSeries, RunData, fold_run
 from replay.store import run_index
 from replay.store.run_header import from_payload
+from replay.store.run_kind import require_one_family
 
 MOST = 8
 """Runs on a page; there are no more colours."""
@@ -52,6 +54,8 @@ def render(store: Path, run_ids: Sequence[str]) -> str:
     """Returns the page as one HTML document; the first run is the one that the others are held against."""
     if len(set(run_ids)) < len(run_ids) or len(run_ids) > MOST:
         raise UsageError(f"a report takes up to {MOST} different runs; twin compare takes more")
+    if require_one_family(store, run_ids, "a report of several runs") == "queue":
+        return several_queues.render(store, run_ids)
     shown = _shown(store, run_ids)
     colours = [(one.label, variable(k)) for k, one in enumerate(shown)]
     parts = (
@@ -74,10 +78,6 @@ def _shown(store: Path, run_ids: Sequence[str]) -> list[ShownRun]:
         reader = RunReader(run_index.folder(store, run_id))
         header = from_payload(reader.header())
         run, kpis = fold_run(reader.events())
-        if not run.is_replay:
-            raise UsageError(
-                f"{run_id}: a log of {header.policy}, in which no policy decided; name other runs"
-            )
         found.append((run_id, run, kpis, canonical([dict(header.world), header.engine])))
     named = Counter(run.header["policy"] for _, run, *_ in found)
     return [
