@@ -68,9 +68,9 @@ def compare(out: Output, chosen: tuple[str, ...], plot: Path | None) -> None:
     """
     from commands.show import runs as show
     from replay.inventory import overlay, side_by_side
-    from replay.store import run_index, run_kind
+    from replay.store import run_kind
 
-    run_ids = [run_index.find(out.store, run) for run in chosen]
+    run_ids = [out.run(run) for run in chosen]
     if run_kind.require_one_family(out.store, run_ids, "compare") == "queue":
         _compare_queues(out, run_ids, plot)
         return
@@ -117,9 +117,9 @@ def tag(out: Output, run: str, tags: tuple[str, ...], remove: bool) -> None:
       twin tag latest paper baseline
       twin tag latest baseline --remove
     """
-    from replay.store import run_index, run_labels
+    from replay.store import run_labels
 
-    run_id = run_index.find(out.store, run)
+    run_id = out.run(run)
     if remove and not tags:
         raise UsageError("--remove takes the tags that go")
     if tags:
@@ -140,9 +140,9 @@ def note(out: Output, run: str, text: str | None, clear: bool) -> None:
       twin note latest "with the links of March"
       twin note latest --clear
     """
-    from replay.store import run_index, run_labels
+    from replay.store import run_labels
 
-    run_id = run_index.find(out.store, run)
+    run_id = out.run(run)
     if clear and text is not None:
         raise UsageError("--clear takes no TEXT; leave one out")
     if clear or text is not None:
@@ -176,9 +176,8 @@ def rm(out: Output, chosen: tuple[str, ...], yes: bool, dry_run: bool) -> None:
     """
     from commands.show import runs as show
     from replay.inventory import removal
-    from replay.store import run_index
 
-    run_ids = list(dict.fromkeys(run_index.find(out.store, run) for run in chosen))
+    run_ids = list(dict.fromkeys(out.run(run) for run in chosen))
     plan = removal.planned(out.store, run_ids)
     if not dry_run:
         if not yes:

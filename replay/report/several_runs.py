@@ -16,9 +16,9 @@ from replay.report import charts, kpi_table, run_comparison, several_queues
 from replay.report.drawing.formatting import NONE, percent, plain, scaled
 from replay.report.drawing.plot import LiveChart, variable
 from replay.report.drawing.section import Section, chart_section, document, section
-from replay.report.page import REPORTS
 from replay.report.run_data import ChartSeries, RunData, fold_run
 from replay.store import run_index
+from replay.store.layout import REPORTS
 from replay.store.run_header import from_payload
 from replay.store.run_kind import require_one_family
 
@@ -70,6 +70,14 @@ def render(store: Path, run_ids: Sequence[str]) -> str:
     )
     dated = len({one.run.origin_s for one in shown}) == 1
     return document(" beside ".join(run_ids), parts, shown[0].run.origin_s if dated else None)
+
+
+def side_by_side(store: Path, run_ids: Sequence[str]) -> list[Section | None]:
+    """Returns the sections that overlay runs of one world: curves, plans, time against money, figures."""
+    shown = _shown(store, run_ids)
+    colours = [(one.label, variable(k)) for k, one in enumerate(shown)]
+    front = run_comparison.front(cost_time_points.points(store, run_ids[0]), run_ids[0])
+    return [_overlaid(shown, colours), _plans(shown), front, _figures(shown)]
 
 
 def _shown(store: Path, run_ids: Sequence[str]) -> list[ShownRun]:
