@@ -3,7 +3,7 @@
 import os
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +13,7 @@ from click.core import ParameterSource
 from commands.frame.lazy_group import LazyGroup
 from commands.frame.options_as_settings import settings, variable
 from commands.run_record import RunRecord
-from ingest.core.errors import Interrupted, StorageError, TwinError
+from ingest.core.errors import Interrupted, TwinError
 from ingest.core.terminal import clipped, without_keys
 
 if TYPE_CHECKING:
@@ -85,6 +85,24 @@ class Output:
     @store.setter
     def store(self, place: Path) -> None:
         self.place = place
+
+    def run(self, name: str) -> str:
+        """Returns the run of the store with this id, a unique beginning of it, or `latest`; says on stderr
+        which run that is, and which newer ones are not finished.
+
+        Raises:
+            NotFoundError: no run or more than one fits.
+        """
+        from replay.store import run_index, run_kind
+
+        run_id = run_index.find(self.store, name)
+        if name == run_index.LATEST and run_id != name:
+            unfinished = run_index.latest(self.store).unfinished
+            with suppress(TwinError):  # of a damaged run the command itself says so
+                name = f"latest is {run_id}, {run_kind.of_run(self.store, run_id).described}"
+            newer = f"; newer, but not finished: {', '.join(unfinished)}" if unfinished else ""
+            self.console.note(f"{name}{newer}" if name != run_index.LATEST else f"latest is {run_id}{newer}")
+        return run_id
 
     @property
     def console(self) -> "Console":

@@ -155,7 +155,10 @@ def export(
     """
     from commands.show import plan as show
     from replay.export import planned_job, registry, writing
+    from replay.store.run_index import LATEST
 
+    if source == LATEST:
+        source = out.run(source)
     if target in TRACKERS:
         _track(out, source, target, folder, plan_words=decision is not None or nearest, force=force)
         return

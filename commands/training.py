@@ -137,7 +137,7 @@ def train(
         done = training_run.train(
             out.store, scenario_overrides.scenario(scenario, weights), dataset=dataset, algorithm=algorithm,
             settings=settings, start=start, seed=seed, resume=resume, activate=use, team=team,
-            demonstrations=demonstrations, progress=progress, tell=tell,
+            demonstrations=[out.run(run) for run in demonstrations], progress=progress, tell=tell,
         )  # fmt: skip
     if tensorboard is not None and done.run_id is not None:
         from replay.tracking.contract import track

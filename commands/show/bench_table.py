@@ -33,7 +33,7 @@ TALLY_COLUMNS = ("policy", "base", "wins", "losses", "ties", "better", "equal", 
 
 
 def bench(console: Console, result: "Bench", verdicts: Sequence[str] = ()) -> None:
-    """Prints every scenario, the tally, and the runs that hold the verdicts."""
+    """Prints every scenario, the tally, the runs, and those that are the records of the benchmark."""
     for scenario in result.scenarios:
         _scenario_result(console, scenario)
     rows = [tuple(row[name] for name in TALLY_COLUMNS) for row in result.tally()]
@@ -41,8 +41,13 @@ def bench(console: Console, result: "Bench", verdicts: Sequence[str] = ()) -> No
         console.table("wins and losses over all worlds; verdicts over scenarios", TALLY_COLUMNS, rows)
     for note in result.notes:
         console.line(f"note: {note}")
+    for scenario in result.scenarios:
+        for policy in scenario.policies:
+            ran = [outcome.run_id for outcome in scenario.of(policy) if outcome.run_id]
+            if ran:
+                console.line(f"{policy}: {'run' if len(ran) == 1 else 'runs'} {', '.join(ran)}")
     for run in verdicts:
-        console.line(f"verdicts: {run}")
+        console.line(f"bench: {run}; `twin report {run}` shows it")
 
 
 def _scenario_result(console: Console, result: "ScenarioResult") -> None:

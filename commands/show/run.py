@@ -1,5 +1,6 @@
 """Prints runs: key figures, comparisons with the bound, audits, quarantine, compaction."""
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from commands.show.console import Console
@@ -75,8 +76,9 @@ def _figures(kpis: "Kpis") -> list[tuple[str, str]]:
     ]
 
 
-def comparison(console: Console, result: "Comparison") -> None:
-    """Prints the policies of one world, then the bound."""
+def comparison(console: Console, result: "Comparison", records: Sequence[str] = ()) -> None:
+    """Prints the policies of one world, then the bound, the runs, and the run that is the record of the
+    benchmark."""
     title = f"{result.scenario} on {result.dataset}, {result.window} window, {result.wall_s / 3600:.1f} h"
     rows = [_compared(row) for row in result.rows if row.kpis is not None]
     if result.bound is not None:
@@ -103,6 +105,11 @@ def comparison(console: Console, result: "Comparison") -> None:
             console.line(f"note: {', '.join(beyond)}: {BEYOND}")
         if result.bound.ceiling_tokens is None:
             console.line(f"note: {UNPROVEN}")
+    for row in result.rows:
+        if row.run_id:
+            console.line(f"{row.policy}: run {row.run_id}")
+    for run in records:
+        console.line(f"bench: {run}; `twin report {run}` shows it")
 
 
 def _compared(row: "ComparisonRow") -> tuple[str, ...]:

@@ -104,6 +104,12 @@ def of_comparison(store: Path, world: BenchWorld, compared: Comparison) -> Scena
     return ScenarioResult(world.scenario, policies, (WorldResult(world, outcomes, compared.bound),), {}, None)
 
 
+def single(store: Path, world: BenchWorld, compared: Comparison) -> Bench:
+    """Returns the comparison in one world as the result of a benchmark."""
+    result = of_comparison(store, world, compared)
+    return Bench(result.policies, 1, world.window, (result,), ())
+
+
 def _check(policies: Sequence[str], scenarios: Sequence[Scenario], seeds: int) -> None:
     for policy in policies:
         registry.entry(policy)

@@ -27,6 +27,7 @@ from replay.store import checkpoint_registry, run_index, world_reconstruction
 from replay.store.decision_codec import plan_in_force, plan_to_json
 from replay.store.event_sinks import Compare, LogSink, Reached, Sink, Totals, Watched
 from replay.store.run_header import Header, code_version, from_payload, unfinished
+from replay.store.run_kind import require_plans
 from twin.core.plan import Plan
 from twin.core.plan_text import with_names
 from twin.core.seeds import generator
@@ -210,6 +211,7 @@ def resume(store: Path, run_id: str, *, progress: Progress = SILENT, watch: Fold
     """
     reader = RunReader(run_index.folder(store, run_id))
     header = from_payload(reader.header())
+    require_plans(run_id, header, "--resume")
     if header.live is not None:
         raise UsageError(f"{run_id} is the log of a service: `twin serve` goes on with it")
     if reader.finished:
