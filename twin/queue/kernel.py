@@ -9,7 +9,7 @@ meaning in SimPy.
 import numpy as np
 from numpy.typing import NDArray
 
-from ingest.core.compiled import njit, njit_borrowing
+from ingest.core.compiled import njit
 from ingest.core.errors import UsageError
 from twin.queue.dependencies import Dependencies, Submissions, first_due, lay_down, release, submissions_of
 from twin.queue.jobs import LATEST_NS, Int, QueueJobs
@@ -75,7 +75,7 @@ def play(
     return pool.start[place], pool.backfilled[place]
 
 
-@njit_borrowing(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit(borrowing=True, cache=True, nogil=True)
 def _play(
     jobs: Inputs, flags: Flags, pool: Pool, profile: FreeProfile, scoring: Scoring | None,
     submissions: Submissions | None,
@@ -113,7 +113,7 @@ def _play(
     return True
 
 
-@njit(inline="always")  # type: ignore[untyped-decorator]
+@njit(inline="always")
 def _end(
     jobs: Inputs, flags: Flags, pool: Pool, profile: FreeProfile, scoring: Scoring | None, time: int
 ) -> int:
@@ -137,7 +137,7 @@ def _end(
     return int(job)
 
 
-@njit(inline="always")  # type: ignore[untyped-decorator]
+@njit(inline="always")
 def forget(pool: Pool, job: int) -> None:
     """Takes a job out of the list by predicted end."""
     now, at, of = pool.now, pool.predicted_at, pool.predicted_of
@@ -149,7 +149,7 @@ def forget(pool: Pool, job: int) -> None:
         at[j], of[j] = at[j + 1], of[j + 1]
 
 
-@njit(inline="always")  # type: ignore[untyped-decorator]
+@njit(inline="always")
 def insert(at: Int, of: Int, count: int, when: int, job: int) -> None:
     """Puts a job into a list whose earliest is at the tail; the first of equals stays there."""
     i = count
@@ -159,7 +159,7 @@ def insert(at: Int, of: Int, count: int, when: int, job: int) -> None:
     at[i], of[i] = when, job
 
 
-@njit_borrowing(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit(borrowing=True, cache=True, nogil=True)
 def run(jobs: Inputs, flags: Flags, pool: Pool, job: int, time: int) -> None:
     """Counts a job among those that run from now on; the queue and what is free are its caller's."""
     now = pool.now
@@ -172,14 +172,14 @@ def run(jobs: Inputs, flags: Flags, pool: Pool, job: int, time: int) -> None:
         serve(jobs, pool, job, time)
 
 
-@njit(inline="always")  # type: ignore[untyped-decorator]
+@njit(inline="always")
 def _start(jobs: Inputs, flags: Flags, pool: Pool, job: int, time: int) -> None:
     """Starts a job that its caller takes out of the queue."""
     run(jobs, flags, pool, job, time)
     pool.now[FREE] -= jobs.processors[job]
 
 
-@njit(inline="always")  # type: ignore[untyped-decorator]
+@njit(inline="always")
 def _pass(
     jobs: Inputs, flags: Flags, pool: Pool, profile: FreeProfile, scoring: Scoring | None, time: int, new: int
 ) -> None:
@@ -219,7 +219,7 @@ def _pass(
         now[SETTLED] = not (flags.moving or flags.commits)
 
 
-@njit(inline="always")  # type: ignore[untyped-decorator]
+@njit(inline="always")
 def _overtake(jobs: Inputs, flags: Flags, pool: Pool, scoring: Scoring | None, time: int) -> None:
     """Reserves for the head of the queue, which does not fit, and starts who does not delay it."""
     now, queue, processors, predicted = pool.now, pool.queue, jobs.processors, jobs.predicted
@@ -248,7 +248,7 @@ def _overtake(jobs: Inputs, flags: Flags, pool: Pool, scoring: Scoring | None, t
         _overtakes(jobs, flags, pool, best, place_of(pool, best), time)
 
 
-@njit(inline="always")  # type: ignore[untyped-decorator]
+@njit(inline="always")
 def _overtake_in_order(jobs: Inputs, flags: Flags, pool: Pool, scoring: Scoring | None, time: int) -> None:
     """Starts who does not delay the head, in the order of the queue. With each start less is free and less to
     spare, so that who had to stay before still has to."""
@@ -267,7 +267,7 @@ def _overtake_in_order(jobs: Inputs, flags: Flags, pool: Pool, scoring: Scoring 
         i, free, spare = i + now[FIRST] - first, now[FREE], now[SPARE]
 
 
-@njit(inline="always")  # type: ignore[untyped-decorator]
+@njit(inline="always")
 def _late_place_of(pool: Pool, job: int) -> int:
     """Returns the place in the queue of a job that came late, and stands far behind in most orders."""
     place = pool.now[FIRST] + pool.now[WAITING] - 1
@@ -276,7 +276,7 @@ def _late_place_of(pool: Pool, job: int) -> int:
     return int(place)
 
 
-@njit(inline="always")  # type: ignore[untyped-decorator]
+@njit(inline="always")
 def _overtakes(jobs: Inputs, flags: Flags, pool: Pool, job: int, place: int, time: int) -> None:
     """Starts a job that is not the head of the queue."""
     if time + jobs.predicted[job] > pool.now[LATEST]:
@@ -286,7 +286,7 @@ def _overtakes(jobs: Inputs, flags: Flags, pool: Pool, job: int, place: int, tim
     pool.backfilled[job] = True
 
 
-@njit(inline="always")  # type: ignore[untyped-decorator]
+@njit(inline="always")
 def _reserve_head(jobs: Inputs, flags: Flags, pool: Pool) -> None:
     """Finds when the head of the queue fits, by the predicted ends, and what is left free then."""
     now, at = pool.now, pool.predicted_at
@@ -298,7 +298,7 @@ def _reserve_head(jobs: Inputs, flags: Flags, pool: Pool) -> None:
     now[SPARE] = free - size if flags.spares else 0
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit(cache=True, nogil=True)
 def _start_reserved(jobs: Inputs, flags: Flags, pool: Pool, profile: FreeProfile, time: int) -> None:
     """Gives every waiting job its place, and starts those whose place begins now."""
     now, queue = pool.now, pool.queue

@@ -6,7 +6,7 @@ while jobs wait are computed anew in every pass. `referee.py` sorts plainly.
 
 import numpy as np
 
-from ingest.core.compiled import njit, njit_borrowing, njit_inner
+from ingest.core.compiled import njit
 from ingest.core.units import NS_PER_S
 from twin.queue.pool import (
     ACCOUNT,
@@ -30,7 +30,7 @@ SHUFFLED = 8
 """Places by which a waiting job moves on average, from where on the queue is sorted from scratch."""
 
 
-@njit(inline="always")  # type: ignore[untyped-decorator]
+@njit(inline="always")
 def submit(jobs: Inputs, flags: Flags, pool: Pool, job: int) -> None:
     """Puts a job into the queue, behind those of its key."""
     queue, key = pool.queue, pool.key
@@ -43,7 +43,7 @@ def submit(jobs: Inputs, flags: Flags, pool: Pool, job: int) -> None:
     pool.now[WAITING] += 1
 
 
-@njit(inline="always")  # type: ignore[untyped-decorator]
+@njit(inline="always")
 def place_of(pool: Pool, job: int) -> int:
     """Returns the place of a waiting job in the queue."""
     place = pool.now[FIRST]
@@ -52,7 +52,7 @@ def place_of(pool: Pool, job: int) -> int:
     return int(place)
 
 
-@njit(inline="always")  # type: ignore[untyped-decorator]
+@njit(inline="always")
 def take_out(pool: Pool, i: int) -> None:
     """Takes the job at place i out of the queue; the shorter side moves up."""
     queue, first = pool.queue, pool.now[FIRST]
@@ -67,7 +67,7 @@ def take_out(pool: Pool, i: int) -> None:
             queue[j] = queue[j + 1]
 
 
-@njit_borrowing(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit(borrowing=True, cache=True, nogil=True)
 def sort(jobs: Inputs, flags: Flags, pool: Pool, time: int) -> None:
     """Computes the keys of waiting jobs at this time, and sorts the queue by them, then by submission."""
     queue, key, first, used = pool.queue, pool.key, pool.now[FIRST], pool.used
@@ -92,7 +92,7 @@ def sort(jobs: Inputs, flags: Flags, pool: Pool, time: int) -> None:
     by_key(pool)
 
 
-@njit_inner(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit(inner=True, cache=True, nogil=True)
 def _rank_in_tree(jobs: Inputs, pool: Pool, time: int) -> None:
     """Makes the key of every waiting job its rank by the level fairshare of its account, then of its user."""
     first, count = pool.now[FIRST], pool.now[WAITING]
@@ -114,7 +114,7 @@ def _rank_in_tree(jobs: Inputs, pool: Pool, time: int) -> None:
         pool.key[pool.queue[first + i]], before = rank, i
 
 
-@njit(inline="always")  # type: ignore[untyped-decorator]
+@njit(inline="always")
 def _level(share: float, used: float, used_by_all: float) -> float:
     """Returns share over the part of the siblings' usage: 0 without a share, infinite without usage."""
     if share == 0:
@@ -122,7 +122,7 @@ def _level(share: float, used: float, used_by_all: float) -> float:
     return float(share / (used / used_by_all) if used else np.inf)
 
 
-@njit(inline="always")  # type: ignore[untyped-decorator]
+@njit(inline="always")
 def by_key(pool: Pool) -> None:
     """Sorts the queue by the keys of its jobs, then by submission."""
     queue, key, first = pool.queue, pool.key, pool.now[FIRST]
@@ -141,7 +141,7 @@ def by_key(pool: Pool) -> None:
             break
 
 
-@njit_inner(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit(inner=True, cache=True, nogil=True)
 def _sort_from_scratch(pool: Pool) -> None:
     """The same for a queue in disorder."""
     queue, first = pool.queue, pool.now[FIRST]
@@ -149,7 +149,7 @@ def _sort_from_scratch(pool: Pool) -> None:
     queue[first : first + len(waiting)] = waiting[np.argsort(pool.key[waiting], kind="mergesort")]
 
 
-@njit_borrowing(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit(borrowing=True, cache=True, nogil=True)
 def serve(jobs: Inputs, pool: Pool, job: int, time: int) -> None:
     """Lets what the user of a job has had grow with it, and what the account has had."""
     user, size, used = jobs.user[job], jobs.processors[job], pool.used
@@ -162,7 +162,7 @@ def serve(jobs: Inputs, pool: Pool, job: int, time: int) -> None:
         user = int(used[ACCOUNT, user])
 
 
-@njit_inner(borrowing=True, cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit(inner=True, borrowing=True, cache=True, nogil=True)
 def stop_serving(jobs: Inputs, pool: Pool, job: int, lasted: int) -> None:
     """Keeps what the user of a job has had by it, which ran so many nanoseconds, and the account."""
     user, size, used = jobs.user[job], jobs.processors[job], pool.used
@@ -177,7 +177,7 @@ def stop_serving(jobs: Inputs, pool: Pool, job: int, lasted: int) -> None:
         user = int(used[ACCOUNT, user])
 
 
-@njit_inner(borrowing=True, cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit(inner=True, borrowing=True, cache=True, nogil=True)
 def decayed(pool: Pool, user: int, time: int) -> float:
     """Returns the processor-seconds of a user, each worth exp(-decay x age)."""
     kept = np.exp(-pool.decay[0] * (time / NS_PER_S - pool.used[BASE, user]))
