@@ -49,6 +49,8 @@ from twin.queue.reservations import NOT_YET
 def _fits(site: ClusterState, kind: int) -> bool:
     """Returns True if a class can be placed now; what did not fit is not asked again until something is
     free."""
+    # `tally[GIVEN]` counts how often resources became free; `unfit` has its value at the last refusal. Equal
+    # values mean that nothing was freed since, so the class still does not fit.
     if site.unfit[kind] == site.tally[GIVEN]:
         return False
     if could(site.nodes, site.wants, kind, site.rule.gang[kind]):
@@ -149,6 +151,8 @@ def _overtake(jobs: Inputs, flags: Flags, pool: Pool, site: ClusterState, time: 
 def _overtakes(jobs: Inputs, flags: Flags, pool: Pool, site: ClusterState, job: int, time: int) -> bool:
     """Starts a job that is not the head, if it fits and does not delay the head; returns True if it did."""
     now, kind, tally = pool.now, site.class_of[job], site.tally
+    # `delaying[kind]` has the value of `tally[CHANGED]` at which a job of this class would have delayed the
+    # head; while the nodes are unchanged the answer stands.
     late = time + jobs.predicted[job] > now[LATEST]
     if (late and (not flags.spares or site.delaying[kind] == tally[CHANGED])) or not _fits(site, kind):
         return False
@@ -183,6 +187,8 @@ def _reserve(flags: Flags, pool: Pool, site: ClusterState, head: int) -> None:
     now, at, future = pool.now, pool.predicted_at, draft(site.nodes, site.states, FUTURE)
     assign(future, site.nodes)
     kind, i = site.class_of[head], now[PREDICTED]
+    # Running jobs are removed from the copy in order of their predicted ends, those of one instant together,
+    # until the head can be placed.
     while i > 0:
         i -= 1
         move_job(future, site, pool.predicted_of[i], GIVE)

@@ -29,6 +29,8 @@ its links are free, and when what it sent upstream arrives."""
 def fold(depth, lane, t):  # type: ignore[no-untyped-def]
     """Fold computing, sending and latency of a blocking stage into one duration."""
     for f in range(lane, depth * LANES, LANES):
+        # The iteration ends with the last backward, not when its gradient has been sent. `FREE` of a folded
+        # stage includes the send, so the tail gives it back.
         t[TAIL, f] -= t[OB, f] + t[LB, f]
         t[OF, f] += t[TF, f] + t[LF, f]
         t[OB, f] += t[TB, f] + t[LB, f]
@@ -92,6 +94,7 @@ def _folded(depth, m, gpipe, t, s, saved):  # type: ignore[no-untyped-def]
                 free[x] = wait[x] + ob[x]
             for f in range(LANES, going):
                 free[f] = max(wait[f], free[f - LANES]) + ob[f]
+        # Stages nearer to the first have run all their forwards: only backwards remain.
         for f in range(max(going, LANES), size):
             free[f] = max(free[f], free[f - LANES]) + ob[f]
         j += 1
@@ -137,6 +140,8 @@ def _overlapped(depth, m, gpipe, t, s, saved):  # type: ignore[no-untyped-def]
 @njit(inner=True, cache=True, nogil=True)
 def _steady(j, since, look, full, rows, size, s, saved):  # type: ignore[no-untyped-def]
     """Skip repeating rounds. Returns the round that is saved, the next one to save, and the present round."""
+    # Brent's cycle detection: the state is saved at rounds 1, 2, 4, ..., and each later round is compared
+    # with it. A period of c rounds is found at the latest when the saved round is at least c.
     if since >= 0 and _repeats(rows, size, s, saved):
         turns = (full - j) // (j - since)
         for r in range(rows):
@@ -158,6 +163,8 @@ def _repeats(rows, size, s, saved):  # type: ignore[no-untyped-def]
         for first in range(0, size, LANES):
             differs = 0
             for lane in range(LANES):
+                # Lanes are compared without a branch, so that the loop over them can become vector
+                # instructions.
                 differs |= (now[first + lane] - then[first + lane]) ^ (lead[lane] - before[lane])
             if differs:
                 return False

@@ -60,6 +60,7 @@ def _insert(booked: Bookings, time: int, job: int, sign: int) -> None:
     """Puts a begin behind all of its time, an end before the begins of its time."""
     at, of, signs, count = booked.at, booked.job, booked.sign, booked.listed
     i = count[0]
+    # At one instant ends come before begins, so that a job may take what another gives back at that instant.
     while i > 0 and (at[i - 1] > time or (at[i - 1] == time and sign == GIVE and signs[i - 1] == TAKE)):
         at[i], of[i], signs[i] = at[i - 1], of[i - 1], signs[i - 1]
         i -= 1
@@ -93,6 +94,8 @@ def book(
             other = of[i]
             move(tried, wants, class_of[other], slots[first[other] : first[other + 1]], signs[i])
             i += 1
+        # `full` is an instant at which the class certainly has no place: candidate starts up to it are
+        # skipped.
         if begin > full and could(tried, wants, kind, rule.gang[kind]):
             full = _find_least(
                 booked, nodes, states, wants, class_of, kind, rule.gang[kind], i, begin + length, first, slots
@@ -151,6 +154,8 @@ def _lower(least: Nodes, other: Nodes, n: int) -> None:
     least.cpu[n] = min(least.cpu[n], other.cpu[n])
     least.memory[n] = min(least.memory[n], other.memory[n])
     least.total[n] = total
+    # `whole_of` counts the nodes of a model by their wholly free GPUs: the node moves from one bin to
+    # another.
     least.whole_of[model, least.whole[n]] -= 1
     least.whole[n] = whole
     least.whole_of[model, whole] += 1

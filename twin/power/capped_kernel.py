@@ -46,6 +46,7 @@ FREE_MW, SPARE_MW, LEVEL, SINCE, HEAD, COUNT, WAKE, RISE, WINDOW = range(9)
 """Places of `Budget.now`: power that may be added, what a job that overtakes may hold longer than the
 reservation, what jobs add now and since when, first and number of past levels, the next instant at which the
 ramp limit lets more in, the limit and its window."""
+# Far above any site, and far enough below 2**63 that adding the power of all jobs cannot overflow.
 UNLIMITED_MW = 2**60
 
 
@@ -125,6 +126,8 @@ def _play(
 def _change(budget: Budget, time: int, more_mw: int) -> None:
     """Changes what jobs add; a level that ends goes among the past ones, and hides those not below it."""
     now, level = budget.now, budget.level
+    # `level` is the deque of a sliding-window minimum: a past level that is not below a later one can never
+    # be the lowest again, so it is dropped, and levels rise from HEAD on. The lowest is read at HEAD.
     if time > now[SINCE]:
         while now[COUNT] and level[now[HEAD] + now[COUNT] - 1] >= now[LEVEL]:
             now[COUNT] -= 1
@@ -142,6 +145,7 @@ def _lowest(budget: Budget, time: int) -> int:
         now[HEAD] += 1
         now[COUNT] -= 1
     lowest = budget.level[now[HEAD]] if now[COUNT] else now[LEVEL]
+    # A level that began at this instant has not lasted yet and does not count as past.
     return int(min(lowest, now[LEVEL]) if time > now[SINCE] else lowest)
 
 
@@ -324,6 +328,8 @@ def _reserve(profile: FreeProfile, watts: FreeProfile, jobs: Inputs, budget: Bud
         begin = profile.start[job]
         add(profile, begin, begin + lasts, size)
         add(watts, begin, begin + lasts, more)
+    # Processors and power have a profile each. The start that suits both is the fixed point of asking them in
+    # turn, each from where the other's answer ends; answers only move later, so the search ends.
     begin = max(profile.at[0], watts.at[0])
     while True:
         later = _earliest(watts, _earliest(profile, begin, lasts, size), lasts, more)

@@ -58,6 +58,7 @@ def take_out(pool: Pool, i: int) -> None:
     queue, first = pool.queue, pool.now[FIRST]
     last = first + pool.now[WAITING] - 1
     pool.now[WAITING] -= 1
+    # Most starts are at the head, where the window `first ... last` moves on and nothing is copied.
     if i - first <= last - i:
         for j in range(i, first, -1):
             queue[j] = queue[j - 1]
@@ -79,10 +80,13 @@ def sort(jobs: Inputs, flags: Flags, pool: Pool, time: int) -> None:
         job = queue[i]
         user = jobs.user[job]
         if flags.usage == TOTAL:
+            # RATE * time - BASE is the sum of processors x (time - start) over the user's running jobs: one
+            # multiplication in place of a loop over them.
             key[job] = pool.used[DONE, user] + (
                 pool.used[RATE, user] * (time / NS_PER_S) - pool.used[BASE, user]
             )
         elif flags.usage == DECAYED:
+            # Rounded, so that users with equal histories tie whatever the order in which they were summed.
             key[job] = np.rint(decayed(pool, user, time) / GRAIN)
         elif flags.usage == HELD:
             key[job] = used[RATE, user]
@@ -105,6 +109,7 @@ def _rank_in_tree(jobs: Inputs, pool: Pool, time: int) -> None:
             known[account] = _level(pool.used[SHARE, account], whole, 1.0)
             known[user] = _level(pool.used[SHARE, user], np.rint(decayed(pool, user, time) / GRAIN), whole)
         level[0, i], level[1, i] = -known[account], -known[user]
+    # Two stable sorts, the minor key first, are a lexicographic sort: by account, then by user.
     order = np.argsort(level[1], kind="mergesort")
     order = order[np.argsort(level[0][order], kind="mergesort")]
     rank, before = 0.0, order[0] if count else 0
@@ -126,6 +131,8 @@ def _level(share: float, used: float, used_by_all: float) -> float:
 def by_key(pool: Pool) -> None:
     """Sorts the queue by the keys of its jobs, then by submission."""
     queue, key, first = pool.queue, pool.key, pool.now[FIRST]
+    # Insertion sort: between two passes keys hardly change their order, so it takes about n steps. After
+    # `most` moves the queue is in disorder, and n log n is cheaper than n^2.
     moves, most = 0, SHUFFLED * pool.now[WAITING]
     for i in range(first + 1, first + pool.now[WAITING]):
         job, j = queue[i], i
@@ -145,6 +152,7 @@ def by_key(pool: Pool) -> None:
 def _sort_from_scratch(pool: Pool) -> None:
     """The same for a queue in disorder."""
     queue, first = pool.queue, pool.now[FIRST]
+    # Sorted by number first, so that the stable sort by key leaves ties in order of submission.
     waiting = np.sort(queue[first : first + pool.now[WAITING]])
     queue[first : first + len(waiting)] = waiting[np.argsort(pool.key[waiting], kind="mergesort")]
 

@@ -28,6 +28,7 @@ class FreeProfile(NamedTuple):
 
 def empty(processors: int, jobs: int) -> FreeProfile:
     """Returns the profile of an idle pool, with room for all jobs."""
+    # A reservation adds at most two steps, its beginning and its end.
     room = 2 * jobs + 3
     steps, start = np.array([1, 0]), np.full(jobs, NOT_YET, np.int64)
     made = FreeProfile(np.zeros(room, np.int64), np.zeros(room, np.int64), steps, start)
@@ -92,6 +93,8 @@ def earliest(profile: FreeProfile, duration: int, processors: int) -> int:
     at, free, steps = profile.at, profile.free, profile.steps
     begin = at[0]
     for i in range(steps[0]):
+        # The candidate start moves behind every step with too few processors. The last step is never too low:
+        # there all jobs have ended, and each fits into an empty pool.
         if free[i] < processors:
             begin = at[i + 1]
         elif i + 1 == steps[0] or at[i + 1] >= begin + duration:
@@ -117,6 +120,8 @@ def reserve(profile: FreeProfile, job: int, duration: int, processors: int) -> N
 @njit(borrowing=True, cache=True, nogil=True)
 def plan(profile: FreeProfile, waiting: Any, predicted: Int, processors: Int, compress: bool) -> None:
     """Gives every waiting job its place: those that have one first, if some job has ended, then new ones."""
+    # Compression in queue order: a job that moves forward leaves room that only those behind it may take, so
+    # no reservation becomes later than it was promised.
     if compress:
         for job in waiting:
             if profile.start[job] != NOT_YET:
