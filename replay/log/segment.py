@@ -48,8 +48,8 @@ SCHEMA = pa.schema(
 class FileDamageError(DamageError):
     """Damage to one file of a run: `file` is its name, `problem` says what is wrong."""
 
-    def __init__(self, path: Path, problem: str):
-        super().__init__(f"{path}: {problem}")
+    def __init__(self, path: Path, problem: str, *, code: str | None = None) -> None:
+        super().__init__(f"{path}: {problem}", code=code)
         self.file, self.problem = path.name, problem
 
 
