@@ -14,7 +14,7 @@ from commands.frame.lazy_group import LazyGroup
 from commands.frame.standard_streams import ReaderGoneError
 from commands.output import HELP, Output, shared_options
 from commands.run_record import append
-from ingest.core.errors import Interrupted, StorageError, TwinError
+from ingest.core.errors import Interrupted, StorageError, TwinError, UsageError
 from ingest.core.terminal import visible, without_keys
 
 # Matrices are small here: the threads of BLAS cost four times what they bring. Read when numpy is imported.
@@ -109,7 +109,8 @@ def fail(error: TwinError | click.ClickException, as_json: bool) -> NoReturn:
     if as_json:
         import json
 
-        body = {"schema": "twin.error/1", "error": type(error).__name__, "message": message}
+        code = error.code if isinstance(error, TwinError) else UsageError.code
+        body = {"schema": "twin.error/1", "error": type(error).__name__, "code": code, "message": message}
         with suppress(ReaderGoneError, StorageError):  # stdout may be what failed; the message is on stderr
             click.echo(json.dumps(body))
     sys.exit(error.exit_code)
