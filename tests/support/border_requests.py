@@ -8,11 +8,13 @@ or of another type, and some are no JSON at all.
 import json
 import math
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from hypothesis import strategies as st
 
+from service.session.live_state import PublishedJob
 from service.session.session import Session
 
 Json = dict[str, Any]
@@ -87,20 +89,23 @@ class Sent:
         return json.dumps(items).encode(self.encoding)
 
 
-def _filled(value: Any, session: Session) -> Any:
+def _filled(value: Any, session: Session, job: str = "") -> Any:
+    """The value with what is known now of `job`."""
+    published = session.published.jobs.get(job, PublishedJob())
     match value:
         case Now():
             return time.time_ns() + value.more_ns
         case RunningPlan():
-            plan = session.published.plan or (session.published.decision or {}).get("plan") or {}
+            plan = published.plan or (published.decision or {}).get("plan") or {}
             return {**plan, **value.changes}
         case WaitingOrder():
-            order = session.published.order
-            return 0 if order is None else order["number"]
+            return 0 if published.order is None else published.order["number"]
         case dict():
-            return {key: _filled(one, session) for key, one in value.items()}
+            name = value.get("job", job)
+            job = name if isinstance(name, str) else job
+            return {key: _filled(one, session, job) for key, one in value.items()}
         case list():
-            return [_filled(one, session) for one in value]
+            return [_filled(one, session, job) for one in value]
     return value
 
 
@@ -282,7 +287,6 @@ plans = st.fixed_dictionaries(
     },
     optional={"pause_s": st.sampled_from((0, 1e-9, 5.0, 1e7, 5e-324)), "reason": st.sampled_from(TEXTS)},
 )
-observations = st.one_of(links, links, steps, machines, plans)
 submitted = st.fixed_dictionaries(
     {
         "kind": st.just("submit"),
@@ -328,8 +332,11 @@ CONTENT = (
 )
 
 
-def requests(document: Json) -> st.SearchStrategy[Sent]:
-    """Requests to every operation of an OpenAPI document, but to the stream, which has no end."""
+def requests(document: Json, listed: Sequence[str] = ()) -> st.SearchStrategy[Sent]:
+    """Requests to every operation of an OpenAPI document, but to the stream, which has no end.
+
+    `listed`: names of the jobs of a scenario with several.
+    """
     definitions = document.get("components", {}).get("schemas", {})
     found = [
         _request(method.upper(), path, operation, definitions)
@@ -337,10 +344,16 @@ def requests(document: Json) -> st.SearchStrategy[Sent]:
         for method, operation in sorted(operations.items())
         if path != "/v1/stream"
     ]
-    far = st.lists(observations, min_size=1, max_size=4).map(
+    job = st.sampled_from(listed or ("",))
+    of_a_job = st.builds(lambda item, name: {**item, "job": name}, steps | plans, job)
+    seen = st.one_of(links, links, machines, of_a_job, of_a_job)
+    far = st.lists(seen, min_size=1, max_size=4).map(
         lambda items: Sent("POST", "/v1/observations", {}, TYPED, items)
     )
-    queue = st.lists(jobs, max_size=3).map(lambda items: Sent("POST", "/v1/jobs", {}, TYPED, items))
+    kinds = st.sampled_from(("submit", "submit", "cancel", "end"))
+    listed_jobs = st.fixed_dictionaries({"kind": kinds, "id": job}) if listed else jobs
+    changes = st.lists(st.one_of(listed_jobs, listed_jobs, jobs), max_size=3)
+    queue = changes.map(lambda items: Sent("POST", "/v1/jobs", {}, TYPED, items))
     active = st.just(Sent("POST", "/v1/mode", {}, TYPED, {"mode": "active"}))
     usual = (far, far, far, far, queue, active)  # `one_of` would weigh all alike
     return st.integers(0, 2 * len(usual)).flatmap(lambda n: usual[n] if n < len(usual) else st.one_of(found))
