@@ -171,6 +171,10 @@ def training(
     "--scrape-every", default=15.0, type=click.FloatRange(0.1, 86_400), metavar="S",
     help="Seconds between two looks at a page [15].",
 )  # fmt: skip
+@click.option(
+    "--synthetic", multiple=True, type=click.Choice(("links", "job")),
+    help="Part of the telemetry that is made up, as in a demonstration: the console says so; again for both.",
+)  # fmt: skip
 @click.option("--certificate", type=PATH, metavar="FILE", help="Certificate chain, PEM: serve over TLS.")
 @click.option("--key", type=PATH, metavar="FILE", help="Its private key, PEM.")
 @with_output
@@ -178,7 +182,7 @@ def serve(
     out: Output, scenario: str, dataset: str | None, policy: str, host: str, port: int, tokens: Path | None,
     hosts: tuple[str, ...], proxies: tuple[str, ...], active: bool, order_timeout: float, renew_after: float,
     webhook: str | None, followed: tuple[Path, ...], scraped: tuple[str, ...], scrape_every: float,
-    certificate: Path | None, key: Path | None,
+    synthetic: tuple[str, ...], certificate: Path | None, key: Path | None,
 ) -> None:  # fmt: skip
     """Serve decisions for a job that runs: telemetry in, plans out.
 
@@ -224,7 +228,7 @@ def serve(
     names = (*allowed_hosts(hosts), *named_by(host))
     accepted = None if tokens is None else Tokens(tokens)
     mode = "active" if active else "shadow"
-    settings = SessionSettings(policy, dataset, mode, order_timeout, 3600 * renew_after)
+    settings = SessionSettings(policy, dataset, mode, order_timeout, 3600 * renew_after, synthetic)
     with out.console.working("scenario and filters"):
         session = Session(out.store, load(scenario), settings)
     DISK.foretell((run_index.folder(out.store, session.run_id), f"log of a service for {scenario}"))

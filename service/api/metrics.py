@@ -9,6 +9,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 from prometheus_client.registry import Collector
 
+from ingest.core.units import NS_PER_S
 from replay.metrics.prediction_accuracy import merged
 from service.api.connections import REASONS, Connections
 from service.api.stream import Hub
@@ -64,6 +65,10 @@ class ServiceMetrics(Collector):
         state, world, now = self._session.state, self._session.world, self._session.published
         yield _counter("twin_observations", "Observations accepted.", self._session.intake.accepted)
         yield _counter("twin_observations_refused", "Observations refused.", self._session.intake.refused)
+        set_aside = state.counts.get("message_quarantined", 0)
+        yield _counter(
+            "twin_messages_quarantined", "Messages that broke the run and were set aside.", set_aside
+        )
         yield _counter("twin_decisions", "Decisions of the run.", now.decisions)
         yield _counter("twin_decisions_fallback", "Decisions replaced by a fallback.", state.fallbacks)
         yield _counter("twin_orders", "Orders given to the job.", state.counts.get("order_given", 0))
@@ -81,6 +86,12 @@ class ServiceMetrics(Collector):
         yield _gauge("twin_order_waits", "Orders that wait for their job.", orders)
         yield from self._jobs()
         yield _gauge("twin_log_problem", "1 while the log cannot be written.", bool(self._session.problem))
+        watch = self._session.clock_watch
+        yield _gauge("twin_clock_problem", "1 while the machine's clock is in doubt.", bool(watch.problem))
+        yield _gauge(
+            "twin_clock_ahead_seconds", "How far the machine's clock is ahead of the run.",
+            watch.ahead_ns / NS_PER_S,
+        )  # fmt: skip
         yield self._innovation(world.link_filter.nis)
         yield self._coverage()
         yield from self._sources()

@@ -25,11 +25,14 @@ async def health() -> Json:
     return {"status": "ok"}
 
 
-@router.get("/ready", responses={503: {"description": "the log cannot be written, or the run has failed"}})
+NOT_READY = "the log cannot be written, the clock is in doubt, or the run has failed"
+
+
+@router.get("/ready", responses={503: {"description": NOT_READY}})
 async def ready(request: Request) -> JSONResponse:
     """Answers 200 while observations are accepted and decisions are made."""
     session = session_of(request)
-    why = session.problem or (str(session.failure) if session.failure else "")
+    why = session.problem or (str(session.failure) if session.failure else "") or session.clock_watch.problem
     if why:
         return errors.reply(503, "NotReady", why)
     return JSONResponse({"status": "ready", "run": session.run_id, "mode": session.published.mode})
@@ -78,7 +81,7 @@ async def stream(request: Request, client: Reader) -> StreamingResponse:
     hub: Hub = request.app.state.hub
     hub.take_place()
     last = request.headers.get("last-event-id", "")
-    after = int(last) if last.isdigit() and len(last) < 19 else None
+    after = int(last) if last.isascii() and last.isdigit() and len(last) < 19 else None
     head = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
     events = hub.events(after, partial(_may_read, request))
     return EventStream(hub, events, media_type="text/event-stream", headers=head)

@@ -11,6 +11,7 @@ from replay.log.fold import Fold
 from replay.metrics.kpis import KpiFold
 from replay.metrics.prediction_accuracy import LinkErrors
 from replay.store.decision_codec import plan_to_json
+from twin.core.plan_text import with_names
 from twin.world.observed_job import ObservedJob
 from twin.world.observed_world import ObservedWorld
 
@@ -26,7 +27,8 @@ STREAMED = frozenset(
     {
         "link_observed", "link_failed", "link_restored", "gpu_failed", "gpu_repaired", "domain_slowed",
         "decided", "order_given", "order_closed", "mode_changed", "rollback_requested", "plan_applied",
-        "iteration_done", "job_submitted", "job_started", "job_preempted", "job_finished",
+        "iteration_done", "message_quarantined", "job_submitted", "job_started", "job_preempted",
+        "job_finished", "clock_jumped", "clock_settled", "jobs_changed",
     }
 )  # fmt: skip
 """Types of events that the stream passes on."""
@@ -95,13 +97,22 @@ class StreamEntries(Fold):
         self.origin_epoch_ns, self.run = origin_epoch_ns, run
         self.fresh: list[Json] = []
         """Entries that have not been taken yet."""
+        self.domains: tuple[str, ...] = ()
         self._trigger: Json = {}
 
     def add(self, event: Event) -> None:
         """Applies an event."""
         super().add(event)
         if event.type in STREAMED and event.type != "decided":
-            self.fresh.append(self._entry(event, event.payload))
+            self.fresh.append(self._entry(event, self._streamed(event)))
+
+    def _streamed(self, event: Event) -> Json:
+        """Returns what the stream says of an event: its payload, but of many changes their number alone."""
+        if event.type == "jobs_changed":
+            return {"client": event.payload["client"], "count": len(event.payload["changes"])}
+        if event.type == "link_observed":
+            return {**event.payload, "sampled_at": self.utc(event.payload["sampled_ns"])}
+        return event.payload
 
     def utc(self, sim_ns: int) -> float:
         """Returns a time of the run as seconds since the epoch."""
@@ -111,6 +122,9 @@ class StreamEntries(Fold):
         job = {"job": event.job} if event.job else {}
         return {"event": event.type, "seq": event.seq, "at": self.utc(event.sim_ns), **job, **payload}
 
+    def _on_run_started(self, event: Event, started: Json) -> None:
+        self.domains = tuple(domain["name"] for domain in started["scenario"]["cluster"]["domains"])
+
     def _on_triggered(self, event: Event, triggered: Json) -> None:
         self._trigger = triggered
 
@@ -119,6 +133,8 @@ class StreamEntries(Fold):
             name: decided[name]
             for name in ("number", "action", "plan", "reason", "predicted_iter_s", "fallback")
         }
+        for name in ("reason", "fallback"):
+            short[name] = short[name] and with_names(short[name], self.domains)
         trigger = {"trigger": self._trigger.get("trigger", ""), "reasons": self._trigger.get("reasons", {})}
         more = {**short, **trigger, "latency_s": event.wall.get("latency_s")}
         self.fresh.append(self._entry(event, more))
@@ -133,7 +149,6 @@ class LiveState(StreamEntries):
     def __init__(self, origin_epoch_ns: int, noise: float, run: str = "") -> None:
         super().__init__(origin_epoch_ns, run)
         self.events = 0
-        self.domains: tuple[str, ...] = ()
         self.decisions: deque[Json] = deque(maxlen=KEPT)
         self.happened: deque[Json] = deque(maxlen=KEPT)  # orders, modes, failures
         self.links: dict[tuple[int, int], deque[tuple[int, float, float]]] = {}
@@ -149,6 +164,8 @@ class LiveState(StreamEntries):
         self.hours: dict[int, dict[str, float]] = {}
         """Charges by the hour of UTC (hours since the epoch) in which they became known."""
         self.last_period_ns = 0
+        self.clock_problem = ""
+        """Reason of the last jump of the clock that is not over."""
 
     def add(self, event: Event) -> None:
         """Applies an event."""
@@ -157,9 +174,6 @@ class LiveState(StreamEntries):
         self.coverage.add(event)
         self.figures.add(event)
         super().add(event)
-
-    def _on_run_started(self, event: Event, started: Json) -> None:
-        self.domains = tuple(domain["name"] for domain in started["scenario"]["cluster"]["domains"])
 
     def _on_telemetry_received(self, event: Event, batch: Json) -> None:
         self.step_count += len(batch["steps"])
@@ -176,9 +190,22 @@ class LiveState(StreamEntries):
         if requested["by"] != "pull":
             self.last_period_ns = event.sim_ns
 
+    def _on_message_quarantined(self, event: Event, message: Json) -> None:
+        if message["kind"] == "decision_requested":  # the next one is due a period later
+            self.last_period_ns = event.sim_ns
+        self._happened(event, message)
+
     def _on_run_continued(self, event: Event, before: Json) -> None:
         self.last_period_ns = event.sim_ns
         self.hours = {int(hour): dict(zip(CHARGES, sums, strict=True)) for hour, *sums in before["hours"]}
+
+    def _on_clock_jumped(self, event: Event, jumped: Json) -> None:
+        self.clock_problem = jumped["reason"]
+        self._happened(event, jumped)
+
+    def _on_clock_settled(self, event: Event, settled: Json) -> None:
+        self.clock_problem = ""
+        self._happened(event, settled)
 
     def _on_decided(self, event: Event, decided: Json) -> None:
         super()._on_decided(event, decided)

@@ -31,6 +31,7 @@ FOLDER = resources.configs("operations")
 HEALTHY = {
     'up{job="twin"}': "1x90",
     "twin_log_problem": "0x90",
+    "twin_clock_problem": "0x90",
     "twin_observations_total": "0+600x90",
     "twin_observations_refused_total": "0+1x90",
     "twin_decisions_total": "0+1x90",
@@ -48,6 +49,7 @@ HEALTHY = {
 FAULTS = {
     "TwinDown": {'up{job="twin"}': "0x90"},
     "TwinLogCannotBeWritten": {"twin_log_problem": "1x90"},
+    "TwinClockWrong": {"twin_clock_problem": "1x90"},
     "TwinNoTelemetry": {"twin_observations_total": "7x90", "twin_observations_refused_total": "1x90"},
     "TwinNoDecision": {"twin_decisions_total": "7x90"},
     "TwinObservationsRefused": {"twin_observations_refused_total": "0+60x90"},
