@@ -17,18 +17,18 @@ from hypothesis import strategies as st
 from starlette.testclient import TestClient
 
 from replay.audit.audit import audit
-from service.api.app import ApiSettings, make_app
+from service.api.app import make_app
 from service.api.limits import RequestLimits
 from service.console import routes
 from service.session.session import Session, SessionSettings
 from tests.support.border_requests import Sent, requests
-from tests.support.serving import links, toy_session
+from tests.support.serving import api_settings, asking, links, toy_session
 
 REQUESTS = int(os.environ.get("TWIN_FUZZ", "500"))
 BATCH = 20
 EVERY = 5 if REQUESTS <= 1000 else 20
 """Batches between two kills."""
-LIMITS = ApiSettings(limits=RequestLimits(per_s=1e9, burst=1e9))
+LIMITS = api_settings(limits=RequestLimits(per_s=1e9, burst=1e9))
 QUIET = "ignore:.*(overflow|underflow|divide by zero|invalid value).*:RuntimeWarning"
 
 
@@ -44,7 +44,7 @@ def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Session]:
 def client(session: Session) -> Iterator[TestClient]:
     app = make_app(session, LIMITS)
     routes.mount(app)
-    with TestClient(app, raise_server_exceptions=False) as one:
+    with asking(app, raise_server_exceptions=False) as one:
         yield one
 
 
