@@ -3,8 +3,8 @@
 A client that sends nothing, or slowly, or does not read what it is sent, is ended after a time (`Patience`).
 There are at most `total` connections, fewer than the files that this process may open, and at most
 `per_client` of one address. Beyond that a new connection takes the place of the one that has kept the service
-waiting longest, of the same client if that has too many: so idle connections never lock anybody out. Where
-all are at work, the new one is answered 503.
+waiting longest, of the same client if that has too many, and first of one that never asked anything: so idle
+connections never lock anybody out. Where all are at work, the new one is answered 503.
 """
 
 import errno
@@ -56,6 +56,8 @@ class Connection:
     since_s: float
     phase: str = "head"
     unread_since_s: float | None = None
+    served: bool = False
+    """It has had an answer before."""
     protocol: "LimitedProtocol | None" = None
     ending: bool = False
 
@@ -64,6 +66,14 @@ class Connection:
         """Time since which the service waits for its client, to send or to read; None: it is at work."""
         sends = self.since_s if self.phase else None
         return self.unread_since_s if sends is None else sends
+
+    @property
+    def has_sent(self) -> bool:
+        """True if something of the client has come that was not read yet: it is not idle any more."""
+        try:
+            return bool(self.sock.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT))
+        except OSError:
+            return False
 
     def end(self) -> None:
         """Ends it at once, whatever waits to be sent."""
@@ -136,11 +146,16 @@ class Connections:
                 one.unread_since_s = one.unread_since_s or now  # what is left to send has a time limit, too
 
     def _end_longest(self, crowd: list[Connection]) -> bool:
-        """Ends the one that the service waits for longest; False: it waits for none."""
-        waiting = [(since_s, one) for one in crowd if (since_s := one.waits_since_s) is not None]
-        if waiting:
-            self._end(min(waiting, key=lambda each: each[0])[1], "crowded out")
-        return bool(waiting)
+        """Ends the one that the service waits for longest, first one that never asked anything; False: it
+        waits for none."""
+        waiting = {one: (one.served, since_s) for one in crowd if (since_s := one.waits_since_s) is not None}
+        while waiting:
+            one = min(waiting, key=waiting.__getitem__)
+            if one.unread_since_s is not None or not one.has_sent:
+                self._end(one, "crowded out")
+                return True
+            del waiting[one]
+        return False
 
     def _is_proxy(self, client: str) -> bool:
         return is_in(client, self._proxies)
@@ -248,6 +263,7 @@ class LimitedProtocol(H11Protocol):
         phase = "body" if theirs is h11.SEND_BODY else ""
         if theirs is h11.IDLE:
             phase = "head" if self.conn.trailing_data[0] or self.cycle is None else "idle"
+        entry.served |= phase == "idle"
         if phase != entry.phase:
             entry.phase, entry.since_s = phase, self.registry.clock()
 

@@ -17,19 +17,19 @@ from hypothesis import strategies as st
 from starlette.testclient import TestClient
 
 from replay.audit.audit import audit
-from service.api.app import ApiSettings, make_app
+from service.api.app import make_app
 from service.api.limits import RequestLimits
 from service.console import routes
 from service.session.session import Session, SessionSettings
 from tests.support.border_requests import Sent, requests
-from tests.support.serving import links, toy_session
+from tests.support.serving import api_settings, asking, links, toy_session
 
 REQUESTS = int(os.environ.get("TWIN_FUZZ", "500")) // 2
 """To each of two services: one with one job, one with several."""
 BATCH = 20
 EVERY = 4 if REQUESTS <= 1000 else 20
 """Batches between two kills."""
-LIMITS = ApiSettings(limits=RequestLimits(per_s=1e9, burst=1e9))
+LIMITS = api_settings(limits=RequestLimits(per_s=1e9, burst=1e9))
 QUIET = "ignore:.*(overflow|underflow|divide by zero|invalid value).*:RuntimeWarning"
 
 
@@ -46,7 +46,7 @@ def session(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
 def client(session: Session) -> Iterator[TestClient]:
     app = make_app(session, LIMITS)
     routes.mount(app)
-    with TestClient(app, raise_server_exceptions=False) as one:
+    with asking(app, raise_server_exceptions=False) as one:
         yield one
 
 
@@ -110,12 +110,8 @@ def test_requests_from_the_border_leave_the_service_alive_and_its_log_sound(
             answers[f"{answer.status_code // 100}xx"] += 1
             if one.path == "/v1/observations" and answer.status_code == 200:
                 answers["accepted"] += answer.json()["accepted"]
-            assert "the message was set aside" not in answer.text, (
-                one.method,
-                one.path,
-                answer.text,
-                str(one.body)[:2000],
-            )
+            said = one.method, one.path, answer.text, str(one.body)[:2000]
+            assert "the message was set aside" not in answer.text, said
             assert answer.status_code < 500, (
                 one.method,
                 one.path,
