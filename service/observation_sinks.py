@@ -36,6 +36,26 @@ class PlanChange:
     reason: str
 
 
+def _order(answer: Any) -> PlanChange | None:
+    """Returns the order of an answer; None: there is none.
+
+    Raises:
+        ValueError: the answer is not one of a service.
+    """
+    if not isinstance(answer, dict) or "order" not in answer:
+        raise ValueError("the answer holds no order: is this the address of a service?")
+    order = answer["order"]
+    if order is None:
+        return None
+    number, plan, reason = (order.get(name) if isinstance(order, dict) else None for name in _ORDER)
+    if type(number) is not int or not (plan is None or isinstance(plan, dict)) or not isinstance(reason, str):
+        raise ValueError("the order of the answer has no number, plan and reason")
+    return PlanChange(number, plan, reason)
+
+
+_ORDER = ("number", "plan", "reason")
+
+
 class FileSink:
     """Lines of JSON in a new file of a folder."""
 
@@ -95,8 +115,7 @@ class HttpSink:
     def order(self, job: str) -> PlanChange | None:
         """Asks for the order that waits for this job."""
         query = urllib.parse.urlencode({"job": job})
-        found = json.loads(self._answer(f"/v1/order?{query}"))["order"]
-        return None if found is None else PlanChange(found["number"], found["plan"], found["reason"])
+        return _order(json.loads(self._answer(f"/v1/order?{query}")))
 
     def _post(self, key: str, body: bytes) -> tuple[str, bool] | None:
         """Returns None where the batch arrived, else the error, and True if sending again is of no use."""

@@ -24,6 +24,12 @@ if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    from tests.support import suite_times
+
+    suite_times.install(config)
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Tests without kernels come last: of two processes the second begins there (`--dist worksteal`), while
     the first compiles what the second then reads from numba's cache.

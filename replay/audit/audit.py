@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ingest.core.errors import NotFoundError, UsageError
+from ingest.core.errors import DamageError, NotFoundError, UsageError
 from ingest.core.progress import SILENT, Progress
 from ingest.core.units import NS_PER_S
 from policy.core import registry
@@ -89,6 +89,7 @@ def audit(
     if chain_head is not None and not re.fullmatch("[0-9a-f]{64}", chain_head):
         raise UsageError(f"--chain-head {chain_head!r}: a chain head has 64 digits, each 0 to 9 or a to f")
     reader = RunReader(run_index.folder(store, run_id))
+    head = _head(reader)  # before anything is checked: a run that grows is vouched for up to here
     damage = [AuditFinding("chain", str(finding)) for finding in reader.verify(chain_head, since=since)]
     problem = None if damage else signing.contradiction(store, run_id, reader.contents())
     if problem is not None:
@@ -100,7 +101,7 @@ def audit(
         found = reader.contents()
         if since >= found.end:
             raise UsageError(f"--since {since}: the last event of {run_id} is {found.end - 1}")
-        return AuditReport(run_id, found.stream, found.head, found.end - since, (), (read,))
+        return AuditReport(run_id, found.stream, head, found.end - since, (), (read,))
     header = from_payload(reader.header())
     findings = [AuditFinding("observation", problem) for problem in observations(reader.events())]
     notes = [] if reader.finished else ["the run is not finished; what is stored was checked"]
@@ -118,7 +119,15 @@ def audit(
             notes += circumstances
         else:
             notes.append(f"no policy {header.policy!r} is installed: the log is checked, not executed again")
-    return AuditReport(run_id, reader.digest(), reader.chain_head(), count, tuple(findings), tuple(notes))
+    return AuditReport(run_id, reader.digest(), head, count, tuple(findings), tuple(notes))
+
+
+def _head(reader: RunReader) -> str | None:
+    """Returns the chain head of a run; None if it is damaged."""
+    try:
+        return reader.chain_head()
+    except DamageError:
+        return None
 
 
 def _of_queue(store: Path, run_id: str) -> list[AuditFinding]:

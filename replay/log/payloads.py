@@ -40,6 +40,11 @@ class RunStarted(Payload):
     end_ns: Count = Field(description="length of the simulated time")
     origin_epoch_ns: int = Field(description="UTC time of simulation time 0")
     enforce_deadline: bool = Field(description="whether decisions over the deadline were replaced")
+    alarm_rule: Literal["unforecast"] | None = Field(
+        default=None,
+        description="what counts as an alarm of a link: `unforecast`, a change that the whole forecast did "
+        "not expect; absent in older logs, in which it is a filter that was re-initialised",
+    )
     span: Object | None = Field(
         default=None,
         description="of a run of a time span: start, end and length of the series, ns",

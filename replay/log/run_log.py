@@ -300,12 +300,19 @@ class RunWriter:
 class RunReader:
     """Reads the committed segments of a run; never blocks a writer and is never blocked.
 
+    Damage is raised where the log is read, not here: a store lists a damaged run as it does the others.
+
     Raises:
-        NotFoundError: there is no such run.
+        NotFoundError: there is no such run. UsageError, StorageError: its bucket cannot be read.
     """
 
     def __init__(self, run_dir: Path):
-        bucket_log.bring_up_to_date(run_dir)
+        self.unfetched: DamageError | None = None
+        """Why what the run has in its bucket could not be brought here."""
+        try:
+            bucket_log.bring_up_to_date(run_dir)
+        except DamageError as error:
+            self.unfetched = error
         if not run_dir.is_dir():
             raise NotFoundError(f"{run_dir}: no such run; `twin runs` lists those that are there")
         self.run_dir = run_dir
@@ -316,6 +323,8 @@ class RunReader:
         Raises:
             DamageError: a manifest is missing, changed or does not follow from the one before.
         """
+        if self.unfetched is not None:
+            raise self.unfetched
         return recovery.walk(self.run_dir)
 
     def manifests(self) -> tuple[SegmentManifest, ...]:
@@ -397,7 +406,10 @@ class RunReader:
         """
         findings = verification.verify(self.run_dir, chain_head, since=since)
         bucket = BucketLog.of(self.run_dir)
-        return findings + [IntegrityFinding(*fault) for fault in (bucket.faults() if bucket else ())]
+        findings += [IntegrityFinding(*fault) for fault in (bucket.faults() if bucket else ())]
+        if self.unfetched is not None and not findings:
+            findings.append(IntegrityFinding(".", str(self.unfetched)))
+        return findings
 
 
 def _lock(run_dir: Path) -> Lock:

@@ -81,7 +81,7 @@ async def stream(request: Request, client: Reader) -> StreamingResponse:
     hub: Hub = request.app.state.hub
     hub.take_place()
     last = request.headers.get("last-event-id", "")
-    after = int(last) if last.isdigit() and len(last) < 19 else None
+    after = int(last) if last.isascii() and last.isdigit() and len(last) < 19 else None
     head = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
     events = hub.events(after, partial(_may_read, request))
     return EventStream(hub, events, media_type="text/event-stream", headers=head)

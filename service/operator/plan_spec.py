@@ -111,6 +111,6 @@ def read_status(status: Any) -> PlanStatus | None:
 
 
 def known_revision(status: Any) -> int:
-    """Returns the revision of a status that cannot be read, so that no child's name is used twice; 0: none."""
+    """Return the revision in a status that cannot be read, so that no child's name is reused; 0: none."""
     revision = status.get("revision") if isinstance(status, dict) else None
     return revision if isinstance(revision, int) and 0 <= revision < 2**53 else 0

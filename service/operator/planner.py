@@ -60,7 +60,7 @@ class PlanCatalogue:
         found = plan.plan(self.domains, **switches)
         received_plan(found, source=f"{plan.name}: the plan")
         job = self.planned(plan.name, plan.job, found)
-        if problems := job.estimator.problems(job.plan):
+        if problems := job.estimator.problem_texts(job.plan):
             raise UsageError(f"{plan.name}: the plan cannot run: {'; '.join(problems)}")
         contract.fitted(KubernetesTarget(), job, nearest=False)
         return _json(job.plan)

@@ -11,6 +11,7 @@ from replay.log.fold import Fold
 from replay.metrics.kpis import KpiFold
 from replay.metrics.prediction_accuracy import LinkErrors
 from replay.store.decision_codec import plan_to_json
+from twin.core.plan_text import with_names
 from twin.world.observed_job import ObservedJob
 from twin.world.observed_world import ObservedWorld
 
@@ -96,6 +97,7 @@ class StreamEntries(Fold):
         self.origin_epoch_ns, self.run = origin_epoch_ns, run
         self.fresh: list[Json] = []
         """Entries that have not been taken yet."""
+        self.domains: tuple[str, ...] = ()
         self._trigger: Json = {}
 
     def add(self, event: Event) -> None:
@@ -120,6 +122,9 @@ class StreamEntries(Fold):
         job = {"job": event.job} if event.job else {}
         return {"event": event.type, "seq": event.seq, "at": self.utc(event.sim_ns), **job, **payload}
 
+    def _on_run_started(self, event: Event, started: Json) -> None:
+        self.domains = tuple(domain["name"] for domain in started["scenario"]["cluster"]["domains"])
+
     def _on_triggered(self, event: Event, triggered: Json) -> None:
         self._trigger = triggered
 
@@ -128,6 +133,8 @@ class StreamEntries(Fold):
             name: decided[name]
             for name in ("number", "action", "plan", "reason", "predicted_iter_s", "fallback")
         }
+        for name in ("reason", "fallback"):
+            short[name] = short[name] and with_names(short[name], self.domains)
         trigger = {"trigger": self._trigger.get("trigger", ""), "reasons": self._trigger.get("reasons", {})}
         more = {**short, **trigger, "latency_s": event.wall.get("latency_s")}
         self.fresh.append(self._entry(event, more))
@@ -142,7 +149,6 @@ class LiveState(StreamEntries):
     def __init__(self, origin_epoch_ns: int, noise: float, run: str = "") -> None:
         super().__init__(origin_epoch_ns, run)
         self.events = 0
-        self.domains: tuple[str, ...] = ()
         self.decisions: deque[Json] = deque(maxlen=KEPT)
         self.happened: deque[Json] = deque(maxlen=KEPT)  # orders, modes, failures
         self.links: dict[tuple[int, int], deque[tuple[int, float, float]]] = {}
@@ -168,9 +174,6 @@ class LiveState(StreamEntries):
         self.coverage.add(event)
         self.figures.add(event)
         super().add(event)
-
-    def _on_run_started(self, event: Event, started: Json) -> None:
-        self.domains = tuple(domain["name"] for domain in started["scenario"]["cluster"]["domains"])
 
     def _on_telemetry_received(self, event: Event, batch: Json) -> None:
         self.step_count += len(batch["steps"])

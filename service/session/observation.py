@@ -210,7 +210,7 @@ class ItemReader:
         layers = estimator.n_layers
         if beyond or plan.cuts[-1] != layers:
             raise ItemError(f"plan: shares name domains 0 to {len(domains) - 1} and have {layers} layers")
-        if problems := estimator.problems(plan):
+        if problems := estimator.problem_texts(plan):
             raise ItemError(f"plan: {problems[0]}")
         return plan
 

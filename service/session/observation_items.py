@@ -175,7 +175,10 @@ def first_fault(error: ValidationError) -> str:
         return f"sent: a list of at most {MOST_SENDS} sends, each [source, target, bytes, seconds]"
     match fault["type"]:
         case "value_error":
-            return name + said.removeprefix("Value error, ")
+            said = said.removeprefix("Value error, ")
+            return name + (said if said[:1] in " :" else f": {said}")
+        case "extra_forbidden":
+            return f"unknown field {shown(clipped(str(fault['loc'][-1]), 60))}"
         case "literal_error":
             words = said.removeprefix("Input should be ").replace("'", "").replace(" or ", ", ")
             return f"{name} {shown(fault['input'])}: there are {words}"

@@ -95,7 +95,7 @@ def _sample(session: Session, sampled_ns: int, bandwidth_bps: float, latency_s: 
 ACCOUNTS = (
     "tokens", "iterations", "mean_iteration_s", "utilisation", "egress_usd", "gpu_usd", "energy_j",
     "wan_bytes", "moved_bytes", "moves", "turns", "paused_s", "lost_s", "decision_p50_s", "decision_p99_s",
-    "late",
+    "late", "tokens_per_s", "mfu", "total_usd", "total_usd_per_token", "rent_usd_per_token", "unpriced",
 )  # fmt: skip
 
 

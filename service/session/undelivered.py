@@ -21,7 +21,7 @@ from service.session.live_state import StreamEntries
 Json = dict[str, Any]
 Place = tuple[str, int]
 """A run, and the number of an event in it."""
-NEEDED = frozenset({"triggered"})
+NEEDED = frozenset({"run_started", "triggered"})
 """Types of events without which an entry is not complete."""
 EARLY = 1_000
 """Events of a run among which the one is that names the run before."""

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from ingest.core.errors import InputError, TwinError
+from ingest.core.terminal import SENTENCE, clipped
 from service.session.inbox import OverloadedError, StoppedError
 from service.session.session import Session
 
@@ -96,6 +97,9 @@ class Feeder:
                 self.up = True
             except InputError as error:
                 self.source.problem, self.up, found = str(error), False, None
+            except Exception as error:  # noqa: BLE001 - what others write may be anything: the source goes on
+                why = clipped(f"{type(error).__name__}: {error}", SENTENCE)
+                self.source.problem, self.up, found = f"{self.source.name}: {why}", False, None
             self._tell_problem()
             if found is None:
                 self._stop.wait(self.source.every_s)

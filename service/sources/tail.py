@@ -7,6 +7,7 @@ renaming and copying with truncation, lose nothing as long as the rotated file i
 
 import os
 import re
+import stat
 import time
 from dataclasses import dataclass
 from hashlib import sha256
@@ -96,7 +97,7 @@ class FileTail:
         wanted = self._position
         if wanted is not None:
             for path in self._candidates(wanted.inode):
-                file = path.open("rb")
+                file = _opened(path)
                 if self._same(file, wanted, os.fstat(file.fileno())):
                     self._file, self._offset = file, wanted.offset
                     return
@@ -112,7 +113,7 @@ class FileTail:
 
     def _begin(self, path: Path) -> None:
         self._drop()
-        self._file, self._offset = path.open("rb"), 0
+        self._file, self._offset = _opened(path), 0
         self._position = FilePosition(os.fstat(self._file.fileno()).st_ino, 0, _digest(self._file, 0))
 
     def _candidates(self, inode: int) -> list[Path]:
@@ -125,7 +126,7 @@ class FileTail:
         name = self._path.name
         found = [
             path for path in self._path.parent.iterdir()
-            if path.name.startswith(name) and _ROTATED.fullmatch(path.name[len(name) :])
+            if path.name.startswith(name) and _ROTATED.fullmatch(path.name[len(name) :]) and path.is_file()
         ]  # fmt: skip
         return sorted(found, key=lambda path: path.stat().st_mtime_ns)
 
@@ -187,6 +188,20 @@ class FileTail:
 def _quiet(file: os.stat_result) -> bool:
     """True if nothing was written for a while, or if one of the clocks is wrong."""
     return abs(time.time() - file.st_mtime) >= QUIET_S
+
+
+def _opened(path: Path) -> BinaryIO:
+    """Opens a regular file.
+
+    Raises:
+        InputError: it is a pipe, a device or a folder: such a thing has no beginning to go back to.
+        OSError: it cannot be opened.
+    """
+    file = os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb")  # of a pipe it would wait for a writer
+    if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+        file.close()
+        raise InputError(f"{path}: no regular file; only such a file can be followed")
+    return file
 
 
 def _digest(file: BinaryIO, offset: int) -> str:

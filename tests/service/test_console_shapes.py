@@ -1,4 +1,4 @@
-"""What the console draws of its figures, run in Node: order of samples, scales, lines that lie on each other."""
+"""What the console draws of its figures, run in Node: order of samples, scales, identical lines."""
 
 import json
 import shutil
@@ -34,7 +34,7 @@ def samples(*times: float) -> list[dict[str, float]]:
 
 
 def test_the_measured_line_runs_forward(run: Any) -> None:
-    """The stream repeats samples that the history had, late ones come late, and a batch has several at once."""
+    """The stream repeats samples of the history, late ones come late, and a batch has several at once."""
     more = samples(2, 3, 4, 5, 6)
     merged = run("shapes.merged(given.rows, given.more, 5)", rows=samples(1, 2, 3, 5), more=more)
     assert [row["at"] for row in merged] == [2, 3, 4, 5, 6]

@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from replay.inventory.backup import back_up
+from replay.inventory.places import Folder
 from service import local_token
 
 
@@ -69,3 +71,14 @@ def test_the_printed_address_is_split_into_address_and_token() -> None:
     assert local_token.split("http://127.0.0.1:8712/?token=abc") == ("http://127.0.0.1:8712", "abc")
     assert local_token.split("http://127.0.0.1:8712/") == ("http://127.0.0.1:8712", "")
     assert local_token.split("https://h/base/") == ("https://h/base", "")
+
+
+def test_no_backup_has_it(tmp_path: Path) -> None:
+    store, copy = tmp_path / "store", tmp_path / "copy"
+    local_token.made(store)
+    (store / "labels").mkdir()
+    (store / "runs").mkdir()
+    (store / "labels" / "a.json").write_text("{}")
+    back_up(store, Folder(copy))
+    assert (copy / "labels" / "a.json").is_file()
+    assert not [path for path in copy.rglob("*") if "token" in path.name]

@@ -59,7 +59,7 @@ def test_a_hook_is_served_and_the_run_is_one_like_others(
     types = [event.type for event in RunReader(run_index.folder(store, ready["run"])).events()]
     assert [kind for kind in types if kind.startswith("order")] == ["order_given", "order_closed"]
     audited = subprocess.run(
-        [*words, "audit", "latest", "--json"], cwd=repository, env=environment(repository, store),
+        [*words, "audit", ready["run"], "--json"], cwd=repository, env=environment(repository, store),
         capture_output=True, text=True, check=True,
     )  # fmt: skip
     found = json.loads(audited.stdout)

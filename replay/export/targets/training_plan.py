@@ -44,7 +44,7 @@ def resource(job: PlannedJob) -> dict[str, Any]:
     return {
         "apiVersion": f"{GROUP}/{VERSION}",
         "kind": KIND,
-        "metadata": {"name": rank_map.plain(job.name) or "plan"},
+        "metadata": {"name": rank_map.job_name(job)},
         "spec": spec,
     }
 

@@ -123,9 +123,16 @@ def test_a_specification_of_another_shape(server: KubeServer, planner: ScenarioP
 
 @pytest.mark.parametrize(
     "damage",
-    [{"revision": "x"}, {"plan": {"shares": 5}}, {"plan": {"p2p": "x"}}, {"phase": "Gone"}, {"gpus": {"a": "b"}},
-     {"observedGeneration": None}, {"conditions": 7}],
-)  # fmt: skip
+    [
+        {"revision": "x"},
+        {"plan": {"shares": 5}},
+        {"plan": {"p2p": "x"}},
+        {"phase": "Gone"},
+        {"gpus": {"a": "b"}},
+        {"observedGeneration": None},
+        {"conditions": 7},
+    ],
+)
 def test_a_status_that_cannot_be_read_is_written_anew(
     server: KubeServer, planner: ScenarioPlanner, damage: Json
 ) -> None:
@@ -174,8 +181,10 @@ def test_one_unreadable_plan_does_not_end_the_loop_over_the_others(
         return written(plan)
 
     monkeypatch.setattr(planner, "written", faulty)
-    server.put("nodes", {"metadata": {"name": "odd", "labels": {kubernetes.ZONE: SITES[0]}},
-                         "status": {"allocatable": {"nvidia.com/gpu": "4k"}, "conditions": [{}]}})  # fmt: skip
+    status = {"allocatable": {"nvidia.com/gpu": "4k"}, "conditions": [{}]}
+    server.put(
+        "nodes", {"metadata": {"name": "odd", "labels": {kubernetes.ZONE: SITES[0]}}, "status": status}
+    )
     memo = MagicMock(found=handlers.Found(planner))
     memo.found.api = api(server)
     asyncio.run(handlers.node_changed(name="new", body=kopf.Body({}), memo=memo, type="DELETED"))

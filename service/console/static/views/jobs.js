@@ -1,6 +1,6 @@
 // The job that is served, and what happened to it.
 import { html } from "../html.js";
-import { duration, layersOf, named, plain, scaled, several, time, usd } from "../format.js";
+import { duration, layersOf, plain, scaled, several, time, usd } from "../format.js";
 
 const WORDS = {
   order_given: (e) => `order ${e.number} given: ${e.reason}`, order_closed: (e) => `order ${e.number} ${e.state}${e.reason ? `: ${e.reason}` : ""}`,
@@ -22,7 +22,7 @@ function Line({ job, names }) {
   return html`<tr><th scope="row">${job.name}</th><td class="n">${plain(job.priority)}</td><td>${job.model}</td><td>${DOES[job.state](job)}</td><td>${where(job, names)}</td>
     <td class="n">${scaled(job.tokens, "")}${job.tokens_asked ? ` of ${scaled(job.tokens_asked, "")}` : ""}</td><td class="n">${duration(job.mean_step_s)}</td>
     <td class="n">${duration(estimate && estimate.iteration_s)}</td><td class="n">${duration(estimate && estimate.seconds_left)}</td><td class="n">${usd(estimate && estimate.egress_usd_per_hour)}</td>
-    <td class="why">${job.state === "ended" ? "" : job.obstacle || (job.decision ? named(job.decision.reason, names) : "nothing was decided yet")}</td></tr>`;
+    <td class="why">${job.state === "ended" ? "" : job.obstacle || (job.decision ? job.decision.reason : "nothing was decided yet")}</td></tr>`;
 }
 
 // All jobs of a scenario with several: plans are under “Plan over time”.
