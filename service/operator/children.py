@@ -19,7 +19,7 @@ def manifests_by(planned: Planned) -> Manifests:
     """Returns the function that writes children, for `reconcile`."""
 
     def manifests(plan: PlanObject, state: PlanState) -> tuple[Json, ...]:
-        if state.plan is None:
+        if state.plan is None or state.model is None or state.global_batch is None:
             return ()
         job = planned(child_name(plan, state), (state.model, state.global_batch), state.plan)
         return children(plan, state, job)

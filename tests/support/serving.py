@@ -87,11 +87,11 @@ def without_lake(monkeypatch: pytest.MonkeyPatch, **changes: Any) -> PreparedSce
 
 def toy_session(
     store: Path, monkeypatch: pytest.MonkeyPatch, *, policy: str = "greedy", mode: str = "shadow",
-    order_s: float = 600.0, renew_s: float = 0.0, **changes: Any,
+    order_s: float = 600.0, renew_s: float = 0.0, synthetic: tuple[str, ...] = (), **changes: Any,
 ) -> Session:  # fmt: skip
     """A session that has begun; its scenario is prepared without a lake, `changes` are of it."""
     setup = without_lake(monkeypatch, **changes)
-    session = Session(store, setup.scenario, SessionSettings(policy, None, mode, order_s, renew_s))
+    session = Session(store, setup.scenario, SessionSettings(policy, None, mode, order_s, renew_s, synthetic))
     session.start()
     return session
 
