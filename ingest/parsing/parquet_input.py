@@ -6,7 +6,7 @@ footer; what the footer does not state, the length of repeated texts, is measure
 Batches are cut so that each holds at most `BATCH_BYTES` of text.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 
 import numpy as np
@@ -52,10 +52,11 @@ def batches(source: Source, columns: Sequence[str] | None = None) -> Iterator[pa
             CSV may.
     """
     with _opened(source) as file:
-        texts = _texts(file, columns)
+        named = None if columns is None else {*columns}
+        texts = _texts(file, named)
         if _stated_bound(file, texts) > _limit(source):
             _measure(source, file, texts)
-        rows = _batch_rows(file, columns)
+        rows = _batch_rows(file, named)
         for batch in file.iter_batches(rows, columns=None if columns is None else list(columns)):
             yield from _cut(source, batch)
 
@@ -122,11 +123,15 @@ def _repeating(footer: pq.FileMetaData) -> list[str]:
     return list(texts.values())
 
 
-def _wanted(path: str, columns: Sequence[str] | None) -> bool:
-    return columns is None or any(path == name or path.startswith(f"{name}.") for name in columns)
+def _wanted(path: str, columns: Collection[str] | None) -> bool:
+    """True for a column of that name, and for a part of it; names may have dots themselves."""
+    if columns is None or path in columns:
+        return True
+    parts = path.split(".")
+    return any(".".join(parts[:count]) in columns for count in range(1, len(parts)))
 
 
-def _texts(file: pq.ParquetFile, columns: Sequence[str] | None) -> dict[int, str]:
+def _texts(file: pq.ParquetFile, columns: Collection[str] | None) -> dict[int, str]:
     """Number and path of the text columns to read."""
     schema = file.metadata.schema
     named = {at: schema.column(at) for at in range(file.metadata.num_columns)}
@@ -152,24 +157,23 @@ def _measure(source: Source, file: pq.ParquetFile, texts: dict[int, str]) -> Non
     Raises:
         InputError: they are more than the file may decode to.
     """
-    names = [path.split(".")[0] for path in texts.values()]
     decoded = 0
-    for batch in file.iter_batches(_batch_rows(file, names), columns=list(texts.values())):
+    for batch in file.iter_batches(_batch_rows(file, {*texts.values()}), columns=list(texts.values())):
         decoded += int(sum(_lengths(column).sum() for column in batch.columns if _is_text(column.type)))
         if decoded > _limit(source):
             raise _bomb(source, f"holds over {decoded:,} bytes of text")
 
 
-def _batch_rows(file: pq.ParquetFile, columns: Sequence[str] | None) -> int:
+def _batch_rows(file: pq.ParquetFile, columns: Collection[str] | None) -> int:
     """Rows to decode at a time."""
     footer = file.metadata
-    wanted = [at for at in range(footer.num_columns) if _wanted(footer.schema.column(at).path, columns)]
+    wanted = {at for at in range(footer.num_columns) if _wanted(footer.schema.column(at).path, columns)}
     width = sum(max(CELL_BYTES, footer.schema.column(at).length) for at in wanted)
     rows = min(BATCH_ROWS, CELL_BYTES * BATCH_CELLS // max(CELL_BYTES, width))
     for _, at, chunk in _chunks(footer):
         if at in wanted and _PREFIXED in chunk.encodings:
             rows = min(rows, _PREFIX_BYTES // max(1, chunk.total_uncompressed_size))
-    return max(1, rows)
+    return int(max(1, rows))
 
 
 def _is_text(kind: pa.DataType) -> bool:
