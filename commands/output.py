@@ -30,7 +30,7 @@ class Folder(click.Path):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """Returns the path."""
-        path = super().convert(value, param, ctx)
+        path: Any = super().convert(value, param, ctx)
         if path.exists() and not path.is_dir():
             self.fail(f"Directory {str(value)!r} is a file.", param, ctx)
         return path

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePath, PurePosixPath
-from typing import IO, BinaryIO, cast
+from typing import IO, BinaryIO, Self, cast
 
 from ingest.core.errors import InputError
 from ingest.core.file_kinds import refuse_special
@@ -37,6 +37,12 @@ MAX_RATIO = 1000
 RATIO_FLOOR_BYTES = 256 * 1024**2
 """...once its content is larger than this."""
 MAX_MEMBERS = 1_000_000
+MAX_EXTENSION_BYTES = 1 << 20
+"""Of a header of a tar that extends the next one."""
+_EXTENSIONS = (
+    tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.SOLARIS_XHDTYPE, tarfile.GNUTYPE_LONGNAME,
+    tarfile.GNUTYPE_LONGLINK,
+)  # fmt: skip
 SUFFIXES = (".tar", ".tar.gz", ".tgz", ".tar.xz", ".tar.bz2", ".zip", ".gz", ".xz", ".bz2")
 _DAMAGE = (tarfile.TarError, zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, OSError)
 _CHUNK = 1 << 20
@@ -171,7 +177,7 @@ def _walk_single(path: Path) -> Iterator[tuple[str, IO[bytes], str | None]]:
 def _walk_tar(path: Path) -> Iterator[tuple[str, IO[bytes], str | None]]:
     with path.open("rb") as raw:
         plain = _Tail(_decompressed(raw))
-        with tarfile.open(fileobj=cast(BinaryIO, plain), mode="r|") as tar:
+        with tarfile.open(fileobj=cast(BinaryIO, plain), mode="r|", tarinfo=_TarHeader) as tar:
             for info in tar:
                 if info.isdir():
                     continue
@@ -244,6 +250,22 @@ def _reported(path: Path) -> Iterator[None]:
         raise InputError(
             f"{path}: the archive is cut or damaged ({error or type(error).__name__}); fetch it again"
         ) from error
+
+
+class _TarHeader(tarfile.TarInfo):
+    """A header whose extensions (long names, attributes), which are read into memory whole, are bounded."""
+
+    @classmethod
+    def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> Self:
+        """Returns the header of a block.
+
+        Raises:
+            tarfile.TarError: it is none, or announces an extension that no honest archive has.
+        """
+        found = super().frombuf(buf, encoding, errors)
+        if found.type in _EXTENSIONS and found.size > MAX_EXTENSION_BYTES:
+            raise tarfile.ReadError(f"a header of {found.size:,} bytes")
+        return found
 
 
 class _Tail:

@@ -12,6 +12,7 @@ from ingest.lake import duckdb_views
 from ingest.parsing import archive
 from ingest.pipeline.ingest import ingest
 from tests.support.formats import LINKS, RUN, iperf_bytes, lines, link, tarred, zipped
+from tests.support.memory import bounded_memory
 
 CSV = lines(LINKS, link(), link())
 
@@ -151,3 +152,15 @@ def test_an_archive_inside_an_archive_is_named(tmp_path: Path) -> None:
         ("b.tar.gz", True),
         ("l.csv", False),
     ]
+
+
+@pytest.mark.parametrize("kind", [tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.GNUTYPE_LONGNAME])
+def test_a_header_that_announces_gigabytes_is_refused(tmp_path: Path, kind: bytes) -> None:
+    header = tarfile.TarInfo("x")
+    header.type, header.size = kind, 1 << 33
+    with gzip.open(tmp_path / "a.tar.gz", "wb", 9) as packed:
+        packed.write(header.tobuf(tarfile.GNU_FORMAT))
+        for _ in range(600):
+            packed.write(bytes(1 << 20))
+    with pytest.raises(InputError, match="a header of 8,589,934,592 bytes"), bounded_memory(100):
+        archive.contents(tmp_path / "a.tar.gz", "a.tar.gz")

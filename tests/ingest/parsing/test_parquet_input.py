@@ -107,3 +107,39 @@ def test_no_measured_file_comes_near_the_limit(shared: Path) -> None:
         source = from_file(path, path.name)
         rows = sum(len(batch) for batch in parquet_input.batches(source))
         assert rows == pq.ParquetFile(path).metadata.num_rows
+
+
+def varint(number: int, length: int = 0) -> bytes:
+    """A number as Thrift's compact protocol writes it, padded to a length."""
+    number, found = 2 * number, bytearray()
+    while number > 127 or len(found) < length - 1:
+        found.append(number & 127 | 128)
+        number >>= 7
+    return bytes([*found, number])
+
+
+@pytest.mark.parametrize("dictionary", [True, False])
+def test_a_footer_that_understates_its_pages_is_not_believed(tmp_path: Path, dictionary: bool) -> None:
+    path = tmp_path / "lie.parquet"
+    columns = {"src": pa.array([f"{n:03d}" + LONG for n in range(280)])}
+    written(path, columns, use_dictionary=dictionary, dictionary_pagesize_limit=1 << 30)
+    footer = pq.ParquetFile(path).metadata.row_group(0)
+    data = path.read_bytes()
+    for stated in {footer.column(0).total_uncompressed_size, footer.total_byte_size}:
+        true = varint(stated)
+        assert true in data
+        data = data.replace(true, varint(1000, len(true)))
+    path.write_bytes(data)
+    assert pq.ParquetFile(path).metadata.row_group(0).column(0).total_uncompressed_size == 1000
+    with pytest.raises(InputError, match="refused as a bomb"), bounded_memory(700):
+        next(parquet_input.batches(from_file(path, path.name)))
+
+
+def test_pages_that_are_none_are_an_input_error(tmp_path: Path) -> None:
+    path = tmp_path / "damaged.parquet"
+    written(path, {"ts": pa.array(range(1000)), "src": pa.array(["a"] * 1000)})
+    data = bytearray(path.read_bytes())
+    data[4:16] = b"\xff" * 12
+    path.write_bytes(data)
+    with pytest.raises(InputError, match="not a readable Parquet file"):
+        list(parquet_input.batches(from_file(path, path.name)))
