@@ -257,17 +257,17 @@ def marked(folder: Path) -> tuple[int, float, dict[AlarmRule, Score]]:
     for path in sorted(folder.glob("*.csv")):
         with path.open(newline="") as file:
             rows = [
-                (_epoch_s(row["epoch"]), float(row["rtt"]), row["cp"])
+                (_epoch_s(row["epoch"]), float(row["rtt"]), float(row["cp"]))
                 for row in csv.DictReader(file, delimiter=";")
             ]
         good = [
             row
-            for row, before in zip(rows, [(0.0,), *rows], strict=False)
+            for row, before in zip(rows, [(0.0, 0.0, 0.0), *rows], strict=False)
             if row[1] > 0 and row[0] > before[0]
         ]
         times.append(np.array([row[0] for row in good]))
         logs.append(np.log([row[1] for row in good]))
-        marks.append(np.flatnonzero([float(row[2]) == 1 for row in good]))
+        marks.append(np.flatnonzero([row[2] == 1 for row in good]))
     learned = [int(TRAIN_SHARE * len(t)) for t in times]
     scores, hours = {rule: Score() for rule in RULES}, 0.0
     still = []
@@ -410,8 +410,8 @@ def page(store: Path, marks: Path) -> Iterator[str]:
     yield POLICY_HEAD
     for policy in ("mpc", "hippo"):
         for name, dataset in POLICY_RUNS:
-            found = [decisions(store, name, dataset, policy, rule) for rule in RULES]
-            yield _row(f"{name}, {dataset}", policy, *(f"{n} / {own} / {us:.2f}" for n, own, us in found))
+            runs = [decisions(store, name, dataset, policy, rule) for rule in RULES]
+            yield _row(f"{name}, {dataset}", policy, *(f"{n} / {own} / {us:.2f}" for n, own, us in runs))
 
 
 def _row(*cells: object) -> str:

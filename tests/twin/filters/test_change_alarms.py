@@ -106,7 +106,7 @@ def test_a_second_sample_hours_later_confirms_only_what_the_uncertainty_of_that_
 
 def test_a_forecaster_raises_alarms_too() -> None:
     rng = np.random.default_rng(0)
-    past = log(3e9) + NOISE * rng.standard_normal(200)
+    past: Array = log(3e9) + NOISE * rng.standard_normal(200)
     trained = Persistence()
     trained.train([np.arange(200) * 30.0], [past])
     assert alarms(SingleModel(trained, 1), levels((3, 50), (1.5, 200))) == [51]
@@ -134,7 +134,8 @@ def test_the_links_that_ship_raise_no_storm(kept_store: Path) -> None:
 def _window_alarms(setup: PreparedScenario, rule: AlarmRule) -> list[tuple[int, int]]:
     """Links of the alarms of a window, one each."""
     filter_, rng = setup.link_filter(), generator(setup.seed, "telemetry")
-    filter_.alarm_rule, raised = rule, []
+    filter_.alarm_rule = rule
+    raised: list[tuple[int, int]] = []
     for now_ns in range(0, setup.wan.end_ns, 30 * S):
         state = setup.wan.at(now_ns)
         noise = np.exp(NOISE * rng.standard_normal(state.latency_s.shape))
