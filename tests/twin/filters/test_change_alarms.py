@@ -106,9 +106,9 @@ def test_a_second_sample_hours_later_confirms_only_what_the_uncertainty_of_that_
 
 def test_a_forecaster_raises_alarms_too() -> None:
     rng = np.random.default_rng(0)
-    past: Array = log(3e9) + NOISE * rng.standard_normal(200)
+    past = log(3e9) + NOISE * rng.standard_normal(200)
     trained = Persistence()
-    trained.train([np.arange(200) * 30.0], [past])
+    trained.train([np.linspace(0, 5970, 200)], [past])
     assert alarms(SingleModel(trained, 1), levels((3, 50), (1.5, 200))) == [51]
 
 
