@@ -83,6 +83,7 @@ def _link(session: Session, forecast: Forecast, i: int, j: int) -> Json:
         **bands,
         "latency_s": float(forecast.latency_s[i, j]),
         "nis": float(session.world.link_filter.nis[i, j]),
+        "alarm": session.world.link_filter.alarmed(i, j),
         "dead": bool(middle[0] <= 0),
         "usd_per_gb": cluster.usd_per_gb[i][j],
     }

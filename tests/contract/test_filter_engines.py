@@ -183,6 +183,23 @@ def test_intervals_cover_what_follows(engine: str) -> None:
 
 
 @every_engine
+def test_a_change_of_level_is_one_alarm_until_the_forecast_fits_again(engine: str) -> None:
+    steady = toy_wan(3, bps=LEVEL_BPS, seconds=18_000)
+    filter_ = LinkFilter(filter_history.fit(steady, TELEMETRY, engine), 3, TELEMETRY.horizons_s, noise=0.03)
+    rng, raised = np.random.default_rng(0), []
+    for k in range(260):
+        state = steady.at(0)
+        bandwidth = state.bandwidth_bps * np.exp(0.03 * rng.standard_normal((3, 3)))
+        bandwidth[0, 1] *= 0.5 if k >= 60 else 1.0
+        raised += [(k, pair) for pair in filter_.observe(30 * k * S, LinkState(bandwidth, state.latency_s))]
+        if raised == [(k, (0, 1))]:
+            assert filter_.alarmed(0, 1) and not filter_.alarmed(1, 0)
+    assert [pair for _, pair in raised] == [(0, 1)] and 60 < raised[0][0] <= 62
+    # A network that never saw such a level goes on forecasting it wrongly: its alarm stays.
+    assert filter_.alarmed(0, 1) == (engine == "gru")
+
+
+@every_engine
 def test_a_link_without_any_sample_in_the_last_part_of_training(
     engine: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

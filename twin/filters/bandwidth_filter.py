@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from twin.filters.horizon_mixture import HorizonMixture, ModelForecasts
 from twin.filters.kalman_bank import Index
@@ -19,6 +20,11 @@ class LinkModel(Protocol):
     @property
     def odds(self) -> Array:
         """(L,) evidence of recent samples against the first model, twice the log-likelihood ratio."""
+        ...
+
+    @property
+    def alarmed(self) -> NDArray[np.bool_]:
+        """(L,) whether a link has an alarm that is not cleared."""
         ...
 
     @property
@@ -91,6 +97,11 @@ class BandwidthFilter:
             means, variances = self._model.forecast_models(now_ns, self._horizons_s[due])
             self._mixture.keep(now_ns, due, ModelForecasts(mean, self.with_noise(sd), means, variances))
         return FilterUpdate(alarms, self._model.restarted, nis, errors)
+
+    @property
+    def alarmed(self) -> NDArray[np.bool_]:
+        """(L,) whether a link has an alarm that is not cleared."""
+        return self._model.alarmed
 
     def forecast(self, now_ns: int) -> tuple[Array, Array]:
         """Mean, not above the capacity, and stated deviation at every horizon; both (H, L).

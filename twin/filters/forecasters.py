@@ -11,6 +11,7 @@ from copy import deepcopy
 from typing import Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ingest.core.units import NS_PER_S
 from twin.filters.change_alarms import ChangeAlarms, Innovations
@@ -99,6 +100,11 @@ class SingleModel:
         self.odds = np.zeros(links)
         self._alarms = ChangeAlarms(links)
         self.restarted: Index = np.zeros(0, np.int64)  # no forecaster is ever re-initialised
+
+    @property
+    def alarmed(self) -> NDArray[np.bool_]:
+        """(L,) whether a link has an alarm that is not cleared."""
+        return self._alarms.raised
 
     def observe(self, now_ns: int, index: Index, z_log: Array) -> tuple[Index, Array]:
         """Takes observations `z_log` (n,) of links `index` (n,).

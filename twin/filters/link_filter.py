@@ -168,6 +168,11 @@ class LinkFilter:
         self._latency.rebase(now_ns)
         self._tracker = IntervalTracker(self._observed, len(self.rows))
 
+    def alarmed(self, i: int, j: int) -> bool:
+        """True if link i > j has an alarm that is not cleared: its forecast does not fit yet."""
+        at = (self.rows == i) & (self.columns == j)
+        return bool(self._bandwidth.alarmed[at].any())
+
     @property
     def nis(self) -> Array:
         """(K, K) running normalised innovation squared of the bandwidth over that of training.

@@ -8,6 +8,7 @@ the filter's gate.
 """
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ingest.core.units import NS_PER_S
 from twin.filters.change_alarms import ChangeAlarms, Innovations
@@ -55,6 +56,11 @@ class MultipleModelFilter:
             )
         )
         return self._alarms.observe(index, z_log, found), found.nis(bank.gate)
+
+    @property
+    def alarmed(self) -> NDArray[np.bool_]:
+        """(L,) whether a link has an alarm that is not cleared."""
+        return self._alarms.raised
 
     @property
     def odds(self) -> Array:

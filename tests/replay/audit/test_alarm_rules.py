@@ -20,7 +20,10 @@ from twin.filters.ou_process import OuParameters
 from twin.scenario import prepare as scenarios
 from twin.scenario.prepare import PreparedScenario, Scenario, assemble
 
-QUICK = {"telemetry": {"period_s": 30, "delay_s": 1, "noise": 0.03}, "control": {"period_s": 600}}
+QUICK: dict[str, Any] = {
+    "telemetry": {"period_s": 30, "delay_s": 1, "noise": 0.03},
+    "control": {"period_s": 600},
+}
 
 
 def world_of_time(monkeypatch: pytest.MonkeyPatch, rule: AlarmRule) -> None:

@@ -5,7 +5,7 @@ import { ms, plain, rate, usd } from "../format.js";
 import { choose, pair } from "../live.js";
 import { linkScale } from "../shapes.js";
 import { change, kept } from "../store.js";
-import { Topology, alarmed } from "./topology.js";
+import { Topology } from "./topology.js";
 
 const AROUND = 3; // the past is shown for so many times the longest horizon, unless all of it is asked for
 // Columns: time, samples, forecast, ends of the 80 % and the 95 % interval.
@@ -25,7 +25,7 @@ const LINES = [
 
 function State({ link }) {
   if (link.dead) return html`<b class="alarm">dead</b>`;
-  if (alarmed(link)) return html`<b class="alarm" title=${`normalised innovation squared ${plain(link.nis)}`}>alarm</b>`;
+  if (link.alarm) return html`<b title="the link is up; its rate changed in a way that was not forecast">alarm</b>`;
   return link.last ? "well" : "no sample yet";
 }
 

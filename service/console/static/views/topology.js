@@ -25,20 +25,16 @@ function labelled([x, y], crowd) {
   return { ...style, left: percent(share), transform: "translateX(-50%)", textAlign: "center", "--crowd": crowd };
 }
 
-export const CLASSES = [["u3", "dead or in alarm"], ["u2", "under half of its forecast"], ["u1", "carries a plan"], ["u0", "not used by a plan"]];
+export const CLASSES = [["u3", "dead"], ["u2", "in alarm, or under half of its forecast"], ["u1", "carries a plan"], ["u0", "not used by a plan"]];
 const crossed = (plans) => new Set(plans.flatMap((plan) => plan.shares.slice(1).flatMap((share, k) => [`${plan.shares[k].domain}>${share.domain}`, `${share.domain}>${plan.shares[k].domain}`])));
 
 // The class of a link, by what is worst about it.
 export function classOf(link, index, used) {
   const seen = link.last ? link.last.bandwidth_bps : link.forecast_bps[0];
-  if (link.dead || alarmed(link)) return "u3";
-  if (seen < 0.5 * link.forecast_bps[link.forecast_bps.length - 1]) return "u2";
+  if (link.dead) return "u3";
+  if (link.alarm || seen < 0.5 * link.forecast_bps[link.forecast_bps.length - 1]) return "u2";
   return used.has(`${index.get(link.src)}>${index.get(link.dst)}`) ? "u1" : "u0";
 }
-
-// 1 % of a chi-square with two degrees of freedom: bandwidth and latency are observed.
-export const ALARM_NIS = 9.21;
-export const alarmed = (link) => link.nis > ALARM_NIS;
 
 export function Topology({ state, chosen }) {
   const { domains, links } = state, plans = plansOf(state), shown = domains.slice(0, MOST), at = places(shown.length), used = crossed(plans);
