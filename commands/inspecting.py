@@ -100,7 +100,7 @@ def audit(
 
     if key is not None or public is not None:
         extras.require("sign", "a signature")
-    run_id = run_index.find(out.store, run)
+    run_id = out.run(run)
     if aside:
         moved = quarantine(run_index.folder(out.store, run_id))
         out.show(moved.to_json(), lambda console: show.quarantined(console, moved))
@@ -163,7 +163,7 @@ def compact(out: Output, run: str) -> None:
     from replay.sql import query
     from replay.store import run_index
 
-    run_id = run_index.find(out.store, run)
+    run_id = out.run(run)
     with out.console.working("compaction"):
         done = compaction.compact(run_index.folder(out.store, run_id))
         query.keep(out.store, run_id)
@@ -196,9 +196,8 @@ def report(out: Output, run: tuple[str, ...], page: Path | None, compare: bool, 
       twin report latest --compare --vs tri-7b-static
       twin report tri-7b-hippo tri-7b-static tri-7b-mpc
     """
-    from replay.store import run_index
 
-    run_ids = [run_index.find(out.store, one) for one in run]
+    run_ids = [out.run(one) for one in run]
     if len(run_ids) > 1:
         path = _several(out, run_ids, page, asks_more=compare or other is not None)
     else:
@@ -219,7 +218,6 @@ def _several(out: Output, run_ids: list[str], page: Path | None, *, asks_more: b
 
 def _one(out: Output, run_id: str, page: Path | None, compare: bool, other: str | None) -> Path:
     from replay.report import page as writer
-    from replay.store import run_index
 
     with out.console.progress() as progress:
         comparison = None
@@ -231,7 +229,7 @@ def _one(out: Output, run_id: str, page: Path | None, compare: bool, other: str 
         if other is not None:
             from replay.run.whatif import pair
 
-            versus = pair(out.store, run_index.find(out.store, other), run_id)
+            versus = pair(out.store, out.run(other), run_id)
         progress.start(None, "page")
         return writer.write(out.store, run_id, page, comparison, versus)
 
@@ -258,9 +256,8 @@ def trace(out: Output, run: str, start: float, end: float | None, file: Path) ->
     Example: twin trace latest --from 600 --to 660 --out trace.json
     """
     from replay.report import chrome_trace
-    from replay.store import run_index
 
-    run_id = run_index.find(out.store, run)
+    run_id = out.run(run)
     with out.console.progress() as progress:
         made = chrome_trace.write(
             out.store, run_id, file, from_s=start, to_s=start + 60 if end is None else end, progress=progress

@@ -7,6 +7,7 @@ import click
 from click.core import ParameterSource
 
 from commands import completion as known
+from commands.frame.options_as_settings import Names
 from commands.options import dataset_option, scenario_option
 from commands.output import FOLDER, PATH, Output, with_output, writing_command
 from ingest.core import extras
@@ -32,9 +33,10 @@ from replay.tracking.registry import TRACKERS
     help="Part of the record that plans are judged by [all].",
 )
 @click.option("--top", type=click.IntRange(1, 6), default=3, metavar="N", help="Plans to list [3].")
+@click.option("--tokens", metavar="N", help="Also days and dollars of training N tokens, such as 300B or 1T.")
 @click.option("--front", is_flag=True, help="All plans that none beats in time, utilisation and cost.")
 @click.option(
-    "--beside", multiple=True, metavar="POLICY", shell_complete=known.policies,
+    "--beside", cls=Names, multiple=True, metavar="POLICY", shell_complete=known.policies,
     help="Also the plan of this planner; repeatable.",
 )  # fmt: skip
 @click.option("--out", "path", type=PATH, metavar="FILE", help="Write the best plan as YAML.")
@@ -55,6 +57,7 @@ def plan(
     dataset: str | None,
     window: Any,
     top: int,
+    tokens: str | None,
     front: bool,
     beside: tuple[str, ...],
     path: Path | None,
@@ -68,7 +71,7 @@ def plan(
 
     \b
     Examples:
-      twin plan --scenario quad-70b --top 5
+      twin plan --scenario quad-70b --top 5 --tokens 1T
       twin plan --scenario quad-70b --out plan.yaml --plot plan.svg
       twin plan --model llama-3-70b --sites "paris: 16 x A100-80, berlin: 32 x H100" --links cloudpilot-iperf3
     """  # fmt: skip
@@ -82,6 +85,7 @@ def plan(
     from replay.planning.answer import answer
     from replay.planning.candidates import compiled
     from replay.planning.picture import picture
+    from twin.estimation.training_cost import token_count
     from twin.scenario.prepare import load
     from twin.scenario.question import Question, question
 
@@ -90,12 +94,13 @@ def plan(
     else:
         refuse_both()
         asked = question(out.store, model, sites, links, batch)
+    wanted = None if tokens is None else token_count(tokens)
     if not compiled():
         out.console.note("compiling kernels, once for this installation: about half a minute")
     with out.console.progress() as progress:
         found = answer(
             out.store, asked, dataset=dataset, window=window, top=top, beside=beside, front=front,
-            progress=progress,
+            tokens=wanted, progress=progress,
         )  # fmt: skip
     if pick > len(found.plans):
         raise UsageError(f"--pick {pick}: the answer has {len(found.plans)} plans; --top lists more")
@@ -104,7 +109,7 @@ def plan(
     if drawing is not None:
         with out.console.working("picture"):
             drawn = picture(found.record, found.plans[pick - 1], drawing)
-        durable.replace(drawing, drawn)
+        durable.write_output(drawing, drawn)
     out.show(found.to_json(), lambda console: show.answer(console, found, front=front))
 
 
@@ -150,7 +155,10 @@ def export(
     """
     from commands.show import plan as show
     from replay.export import planned_job, registry, writing
+    from replay.store.run_index import LATEST
 
+    if source == LATEST:
+        source = out.run(source)
     if target in TRACKERS:
         _track(out, source, target, folder, plan_words=decision is not None or nearest, force=force)
         return

@@ -4,14 +4,23 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from commands.show.console import Console
-from replay.metrics.formatting import milliseconds, per_billion, per_token, percent
+from replay.metrics.formatting import (
+    milliseconds,
+    per_billion,
+    per_token,
+    percent,
+    rate,
+    total_per_billion,
+    unpriced_text,
+)
 
 if TYPE_CHECKING:
     from replay.bench.result import Bench, ScenarioResult
 
 Json = dict[str, Any]
 SUMMARY_COLUMNS = (
-    "policy", "worlds", "us/token", "middle half", "util", "egress USD/1e9 tok", "regret", "moves", "p99 ms",
+    "policy", "worlds", "us/token", "middle half", "tokens/s", "util", "MFU", "USD/1e9 tok", "of it egress",
+    "regret", "moves", "p99 ms",
 )  # fmt: skip
 PAIRED_COLUMNS = (
     "policy", "against", "time saved", "95 % over worlds", "middle half", "95 % in all (tokens)",
@@ -24,7 +33,7 @@ TALLY_COLUMNS = ("policy", "base", "wins", "losses", "ties", "better", "equal", 
 
 
 def bench(console: Console, result: "Bench", verdicts: Sequence[str] = ()) -> None:
-    """Prints every scenario, the tally, and the runs that hold the verdicts."""
+    """Prints every scenario, the tally, the runs, and those that are the records of the benchmark."""
     for scenario in result.scenarios:
         _scenario_result(console, scenario)
     rows = [tuple(row[name] for name in TALLY_COLUMNS) for row in result.tally()]
@@ -32,8 +41,13 @@ def bench(console: Console, result: "Bench", verdicts: Sequence[str] = ()) -> No
         console.table("wins and losses over all worlds; verdicts over scenarios", TALLY_COLUMNS, rows)
     for note in result.notes:
         console.line(f"note: {note}")
+    for scenario in result.scenarios:
+        for policy in scenario.policies:
+            ran = [outcome.run_id for outcome in scenario.of(policy) if outcome.run_id]
+            if ran:
+                console.line(f"{policy}: {'run' if len(ran) == 1 else 'runs'} {', '.join(ran)}")
     for run in verdicts:
-        console.line(f"verdicts: {run}")
+        console.line(f"bench: {run}; `twin report {run}` shows it")
 
 
 def _scenario_result(console: Console, result: "ScenarioResult") -> None:
@@ -61,7 +75,9 @@ def _scenario_result(console: Console, result: "ScenarioResult") -> None:
         reaches = [(r.policy, r.points, percent(r.coverage), f"{r.volume:.3f}") for r in rows]
         beside = ", beside all fixed plans" if front.exact else ""
         console.table(f"front{beside}", ("policy", "points", "coverage", "hypervolume"), reaches)
-    console.line(f"note: {result.note}")
+    unpriced = unpriced_text(list(dict.fromkeys(site for row in summaries for site in row["unpriced"])))
+    for note in filter(None, (result.note, unpriced)):
+        console.line(f"note: {note}")
     console.line()
 
 
@@ -69,7 +85,8 @@ def summary_row(row: Json) -> tuple[Any, ...]:
     """Returns the cells of one policy: mean figures over its worlds."""
     return (
         row["policy"], row["worlds"], per_token(row["time_per_token_s"]),
-        per_token(row["time_per_token_middle_s"]), percent(row["utilisation"]),
+        per_token(row["time_per_token_middle_s"]), rate(row["tokens_per_s"]), percent(row["utilisation"]),
+        percent(row["mfu"]), total_per_billion(row["total_usd_per_token"], partial=bool(row["unpriced"])),
         per_billion(row["usd_per_token"]), percent(row["regret"]),
         "-" if row["moves"] is None else f"{row['moves']:.1f}", milliseconds(row["decision_p99_s"]),
     )  # fmt: skip
@@ -100,7 +117,8 @@ def load_rows(result: "ScenarioResult") -> list[tuple[Any, ...]]:
     return [
         (
             f"{row.load:g}", row.policy, row.worlds, f"{row.stability.mean:.2%}",
-            f"[{row.stability.low:.2%}, {row.stability.high:.2%}]", f"{row.worst:.2%}",
+            f"[{row.stability.low:.2%}, {row.stability.high:.2%}]" if row.stability.estimated else "-",
+            f"{row.worst:.2%}",
             percent(row.queued), percent(row.utilisation_owned),
         )
         for row in result.under_load()
@@ -112,10 +130,13 @@ def _mean(verdict: Json | None) -> str:
 
 
 def interval(verdict: Json | None) -> str:
-    """Returns the interval in per cent."""
-    return "-" if verdict is None else f"[{100 * verdict['low']:+.1f}, {100 * verdict['high']:+.1f}]"
+    """Returns the interval in per cent; of a single value there is none."""
+    if verdict is None or verdict["low"] == verdict["high"]:
+        return "-"
+    return f"[{100 * verdict['low']:+.1f}, {100 * verdict['high']:+.1f}]"
 
 
 def whole(verdict: Json | None) -> str:
     """Returns mean and interval in per cent."""
-    return "-" if verdict is None else f"{_mean(verdict)} {interval(verdict)}"
+    around = interval(verdict)
+    return _mean(verdict) if around == "-" else f"{_mean(verdict)} {around}"

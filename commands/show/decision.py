@@ -18,7 +18,8 @@ def decision(console: Console, found: "DecisionAudit") -> None:
         console.line(line)
     console.line(f"{explanation.action}: {explanation.reason}")
     console.line(f"plan in force afterwards: {explanation.chosen or '-'}")
-    console.line(f"bound by: {explanation.binding or '-'}")
+    limit = "-" if explanation.limit is None else explanation.limit.text
+    console.line(f"limited by (time saved without it): {limit}")
     if explanation.fallback:
         console.line(f"fallback: {explanation.fallback}")
     for text in explanation.tipping_text:
@@ -67,12 +68,10 @@ def seen(console: Console, found: "DecisionAudit") -> None:
         if mask
         else "none: any legal plan could be named"
     )
-    gpus = enumerate(zip(domains, view["free_gpus"], view["slowdown"], strict=True))
+    gpus = zip(domains, view["free_gpus"], view["slowdown"], strict=True)
     console.line(f"model  {found.checkpoint or 'none: not a learned policy'}")
     console.line(f"mask   {allowed}")
-    console.line(
-        "GPUs   " + ", ".join(f"d{k} {name} {free} free at {slow:g} x" for k, (name, free, slow) in gpus)
-    )
+    console.line("GPUs   " + ", ".join(f"{name} {free} free at {slow:g} x" for name, free, slow in gpus))
     ahead = [f"{horizon:g} s ahead" for horizon in view["horizons_s"][1:]]
     columns = ("link", "one way ms", "now Gb/s", *ahead, "sd of log at the end")
     console.table("links as they were seen and expected", columns, _links(view, domains))

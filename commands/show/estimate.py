@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 from commands.show.console import Console
 from ingest.core.units import GB, GIB
-from replay.metrics.formatting import counted, percent
+from replay.metrics.formatting import at_least, counted, percent, rate
 
 if TYPE_CHECKING:  # a command loads only what it needs
     from pathlib import Path
@@ -16,7 +16,7 @@ if TYPE_CHECKING:  # a command loads only what it needs
 
 ANSWER_COLUMNS = (
     "row", "case", "iter s", "low", "high", "peak GiB", "fits", "util", "mfu", "bubble s", "comm s",
-    "WAN GB", "USD", "kJ", "bound by",
+    "WAN GB", "egress USD", "rent USD", "kJ", "tokens/s", "USD/1e9 tok", "limited by: time saved without it",
 )  # fmt: skip
 
 BATCH_COLUMNS = (
@@ -37,8 +37,8 @@ def answers(console: Console, found: "CaseAnswers") -> None:
         (
             number, one.case or "-", one.iter_s, one.iter_s_low, one.iter_s_high,
             _scaled(one.peak_mem_bytes, GIB), one.fits, percent(one.utilisation), percent(one.mfu),
-            one.bubble_s, one.exposed_comm_s, _scaled(one.wan_bytes, GB), one.usd, _scaled(one.energy_j, 1e3),
-            one.binding,
+            one.bubble_s, one.exposed_comm_s, _scaled(one.wan_bytes, GB), one.usd, one.rent_usd,
+            _scaled(one.energy_j, 1e3), rate(one.tokens_per_s), at_least(one.usd_per_1e9_tokens), one.limit,
         )
         for number, one in found.rows
     ]  # fmt: skip
@@ -49,6 +49,8 @@ def answers(console: Console, found: "CaseAnswers") -> None:
             f"note: low and high hold 80% of measured runs of the same basis ({bases}); "
             f"stage times from {found.constants.source} unless measured"
         )
+        if any(one.rent_usd is None for _, one in found.rows):
+            console.line("note: no list price is known of some GPUs: their rows have no rent and no total")
         if found.constants.profiles is not None:
             for number, one in found.rows:
                 console.line(f"row {number}: {one.basis}")

@@ -1,10 +1,21 @@
 """Prints runs: key figures, comparisons with the bound, audits, quarantine, compaction."""
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from commands.show.console import Console
 from ingest.core.units import GB
-from replay.metrics.formatting import counted, milliseconds, per_billion, per_token, percent
+from replay.metrics.formatting import (
+    cost_parts,
+    counted,
+    milliseconds,
+    per_billion,
+    per_token,
+    percent,
+    rate,
+    total_per_billion,
+    unpriced_notes,
+)  # fmt: skip
 
 if TYPE_CHECKING:  # a command loads only the packages of its own result
     from replay.audit.audit import AuditReport
@@ -15,7 +26,7 @@ if TYPE_CHECKING:  # a command loads only the packages of its own result
     from replay.run.runner import RunResult
 
 COMPARISON_COLUMNS = (
-    "policy", "us/token", "vs static", "vs single", "util", "egress USD/1e9 tok",
+    "policy", "us/token", "tokens/s", "vs static", "vs single", "util", "MFU", "USD/1e9 tok", "of it egress",
     "regret", "regret (kept)", "decisions", "moves", "p50 ms", "p99 ms",
 )  # fmt: skip
 REGRET = (
@@ -24,13 +35,14 @@ REGRET = (
     "left and turns its free knobs, in hindsight. ceiling: proven of all sequences of plans with shared "
     "sizes and those compared. capacity: all GPUs compute all the time, as if there were no links"
 )
+BEYOND = "more tokens than the bound, whose candidates lack a plan of this run; so there is no regret"
 UNPROVEN = "no ceiling was proven; --prove tries, for up to five domains"
 
 
 def run(console: Console, result: "RunResult") -> None:
     """Prints a finished run: its key figures and digests."""
     console.table(result.run_id, ("figure", "value"), _figures(result.kpis))
-    for note in result.notes:
+    for note in (*result.notes, *unpriced_notes([result.kpis])):
         console.line(f"note: {note}")
     console.line(f"digest      {result.digest}")
     console.line(f"chain head  {result.chain_head}")
@@ -39,6 +51,9 @@ def run(console: Console, result: "RunResult") -> None:
 def _figures(kpis: "Kpis") -> list[tuple[str, str]]:
     return [
         ("time per token", f"{per_token(kpis.time_per_token_s)} us"),
+        ("tokens per second", rate(kpis.tokens_per_s)),
+        ("MFU (GPUs held)", percent(kpis.mfu)),
+        ("USD per 1e9 tokens", cost_parts(kpis)),
         ("tokens", f"{kpis.tokens:,}"),
         ("iterations", f"{kpis.iterations:,}"),
         ("utilisation (active domains)", percent(kpis.utilisation)),
@@ -61,8 +76,9 @@ def _figures(kpis: "Kpis") -> list[tuple[str, str]]:
     ]
 
 
-def comparison(console: Console, result: "Comparison") -> None:
-    """Prints the policies of one world, then the bound."""
+def comparison(console: Console, result: "Comparison", records: Sequence[str] = ()) -> None:
+    """Prints the policies of one world, then the bound, the runs, and the run that is the record of the
+    benchmark."""
     title = f"{result.scenario} on {result.dataset}, {result.window} window, {result.wall_s / 3600:.1f} h"
     rows = [_compared(row) for row in result.rows if row.kpis is not None]
     if result.bound is not None:
@@ -79,20 +95,31 @@ def comparison(console: Console, result: "Comparison") -> None:
     for row in result.rows:
         if row.problem:
             console.line(f"{row.policy}: {row.problem}")
-    for note in (result.note, *result.weights.note):
+    compared = [row.kpis for row in result.rows if row.kpis is not None]
+    for note in (result.note, *result.weights.note, *unpriced_notes(compared)):
         console.line(f"note: {note}")
     if result.bound is not None:
         console.line(f"note: {REGRET}")
+        beyond = [row.policy for row in result.rows if row.kpis and row.regret is None]
+        if beyond and result.bound.tokens:
+            console.line(f"note: {', '.join(beyond)}: {BEYOND}")
         if result.bound.ceiling_tokens is None:
             console.line(f"note: {UNPROVEN}")
+    for row in result.rows:
+        if row.run_id:
+            console.line(f"{row.policy}: run {row.run_id}")
+    for run in records:
+        console.line(f"bench: {run}; `twin report {run}` shows it")
 
 
 def _compared(row: "ComparisonRow") -> tuple[str, ...]:
     assert row.kpis is not None
     kpis = row.kpis
     return (
-        row.policy, per_token(kpis.time_per_token_s), percent(row.reduction_vs_static),
-        percent(row.reduction_vs_single), percent(kpis.utilisation), per_billion(kpis.usd_per_token),
+        row.policy, per_token(kpis.time_per_token_s), rate(kpis.tokens_per_s),
+        percent(row.reduction_vs_static), percent(row.reduction_vs_single), percent(kpis.utilisation),
+        percent(kpis.mfu), total_per_billion(kpis.total_usd_per_token, partial=bool(kpis.unpriced)),
+        per_billion(kpis.usd_per_token),
         percent(row.regret), percent(row.regret_kept), str(kpis.decisions), str(kpis.moves),
         milliseconds(kpis.decision_p50_s), milliseconds(kpis.decision_p99_s),
     )  # fmt: skip
@@ -105,8 +132,8 @@ def _bounded(result: "Comparison") -> tuple[str, ...]:
     if not bound.tokens:
         return (name, *["-"] * (len(COMPARISON_COLUMNS) - 1))
     return (
-        name, per_token(result.wall_s / bound.tokens), "-", "-", percent(bound.utilisation),
-        per_billion(bound.egress_usd / bound.tokens), percent(0.0),
+        name, per_token(result.wall_s / bound.tokens), rate(bound.tokens / result.wall_s), "-", "-",
+        percent(bound.utilisation), "-", "-", per_billion(bound.egress_usd / bound.tokens), percent(0.0),
         percent(bound.regret_kept(bound.tokens)), "-",
         str(max(0, len(bound.timeline) - 1)), "-", "-",
     )  # fmt: skip

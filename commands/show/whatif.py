@@ -40,7 +40,7 @@ def what_if(console: Console, found: "WhatIf") -> None:
         console.line(f"they part at decision {split.number}, {split.at_s:,.0f} s ({split.trigger}):")
         console.line(f"  {base_name}: {_plan_and_reason(split.base, split.base_reason)}")
         console.line(f"  {other_name}: {_plan_and_reason(split.other, split.other_reason)}")
-    base, other = found.base.to_json(), found.other.to_json()
+    base, other = found.base.numbers(), found.other.numbers()
     rows = [
         (
             name.replace("_", " "),
@@ -52,7 +52,10 @@ def what_if(console: Console, found: "WhatIf") -> None:
         for name, difference in found.differences.items()
     ]
     console.table("", ("figure", base_name, other_name, "difference", "share"), rows)
-    verdicts = [(v.kpi, f"{v.mean:+.4g}", f"{v.low:+.4g}", f"{v.high:+.4g}") for v in found.verdicts]
+    verdicts = [
+        (v.kpi, f"{v.mean:+.4g}", *((f"{v.low:+.4g}", f"{v.high:+.4g}") if v.estimated else ("-", "-")))
+        for v in found.verdicts
+    ]
     console.table(
         f"paired over blocks of time (positive: {other_name} is better; tokens as a share)",
         ("kpi", "mean", "95 % from", "to"),

@@ -18,9 +18,10 @@ import shutil
 import stat
 import tempfile
 import time
-from functools import cache, partial
+from collections.abc import Callable
+from functools import cache
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, Literal, NoReturn, TypeVar, overload
 
 from ingest.core.errors import StorageError
 
@@ -192,49 +193,54 @@ def _last_use(folder: Path) -> float:
 
 caching.CacheImpl._locator_classes.insert(0, ContentLocator)
 
-njit: Any = partial(numba.njit, no_cfunc_wrapper=True, _nrt=True)
-"""`numba.njit`, without the wrapper for callers in C: nobody calls from there, and it takes a fourth of the
-time to compile. It can make arrays, whoever calls it: unsaid, that would be taken over from the caller."""
+Result = TypeVar("Result")
 
 
-def njit_borrowing(**options: Any) -> Any:
-    """Returns the decorator of a compiled function that counts no references to the arrays that it is given:
-    for a state of many arrays that is passed on, atomic operations would be most of the time of a loop.
+# Parameters are not checked: numba converts them (integers of numpy, tuples), and Python's annotations do not
+# say so. The type of the result holds.
+@overload
+def njit(function: Callable[..., Result], /) -> Callable[..., Result]: ...
+@overload
+def njit(
+    *,
+    inner: bool = ...,
+    borrowing: bool = ...,
+    cache: bool = ...,
+    nogil: bool = ...,
+    inline: Literal["never", "always"] = ...,
+    error_model: Literal["python", "numpy"] = ...,
+    fastmath: bool | set[str] = ...,
+) -> Callable[[Callable[..., Result]], Callable[..., Result]]: ...
+def njit(function: Any = None, /, *, inner: bool = False, borrowing: bool = False, **options: Any) -> Any:
+    """Compile a function by `numba.njit`, as a decorator with or without options.
 
-    It may not make an array, which does not compile, nor call a function that returns a new one, which would
-    never be freed.
+    No wrapper for callers in C is compiled: none exists, and it takes a fourth of the time to compile.
+
+    inner: only compiled functions call it, so no wrapper turns Python's arguments into its own; for a state
+        of a hundred arrays that wrapper is most of what is compiled. A call from Python raises TypeError.
+    borrowing: it counts no references to the arrays that it is given. For a state of many arrays that is
+        passed on, these atomic operations would be most of the time of a loop. It may not create an array,
+        which does not compile, nor call a function that returns a new one, which would never be freed.
     """
-    return njit(_nrt=False, **options)
+
+    def decorate(python: Any) -> Any:
+        # `_nrt` says whether a function can create arrays. Unset, it would be taken from the caller.
+        compiled = numba.njit(no_cfunc_wrapper=True, no_cpython_wrapper=inner, _nrt=not borrowing, **options)(
+            python
+        )
+        if inner and isinstance(compiled, CPUDispatcher):  # else NUMBA_DISABLE_JIT is set
+            compiled.__class__ = _Inner
+        return compiled
+
+    return decorate if function is None else decorate(function)
 
 
 class _Inner(CPUDispatcher):
-    """A compiled function without a way in from Python."""
+    """A compiled function without a wrapper for Python."""
 
     def __call__(self, *_: Any) -> NoReturn:
-        """Raises TypeError, where numba would end the process."""
+        """Raise TypeError, where numba would end the process."""
         raise TypeError(f"{self.__name__} is compiled for calls from compiled functions alone")
 
 
-def njit_inner(*, borrowing: bool = False, **options: Any) -> Any:
-    """Returns the decorator of a function that only compiled functions call: no wrapper turns its arguments
-    from Python's into its own. For a state of a hundred arrays the wrapper is most of what is compiled.
-    `borrowing`: as `njit_borrowing`."""
-
-    def decorate(function: Any) -> Any:
-        made = njit(no_cpython_wrapper=True, _nrt=not borrowing, **options)(function)
-        if isinstance(made, CPUDispatcher):  # else NUMBA_DISABLE_JIT is set
-            made.__class__ = _Inner
-        return made
-
-    return decorate
-
-
-__all__ = [
-    "ContentLocator",
-    "choose_cache_folder",
-    "kept",
-    "njit",
-    "njit_borrowing",
-    "njit_inner",
-    "source_digest",
-]
+__all__ = ["ContentLocator", "choose_cache_folder", "kept", "njit", "source_digest"]

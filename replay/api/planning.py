@@ -95,6 +95,7 @@ def plan(
     top: int = 3,
     front: bool = False,
     beside: Sequence[str] = (),
+    tokens: float | None = None,
 ) -> PlanAnswer:
     """The best plans over the recorded links, as `twin plan` answers: `plans`, fastest first, with tokens/s
     at p10, p50, p90 and in the mean, seconds of an iteration by part, free bytes of a GPU, USD and kWh a day.
@@ -102,8 +103,8 @@ def plan(
     In place of a scenario (`tri-7b` by default): `model`, `sites` such as "paris: 16 x A100-80, berlin: 32 x
     H100", `links` (a data set of the store) and `batch`, sequences an iteration. `links` as a `LinkState`,
     (K, K) in bit/s and s, stands for the record of a scenario. `window`, `top`, `front` and `beside` are
-    those of the command; `beside` of the answer has the single-domain and equal-cut plans, or why there is
-    none.
+    those of the command, `tokens` its `--tokens` as a number; `beside` of the answer has the single-domain
+    and equal-cut plans, or why there is none.
 
     Raises:
         UsageError: a model, GPU, site or policy is not known. NotFoundError: the lake lacks the data set.
@@ -122,5 +123,6 @@ def plan(
     else:
         asked = Question(scenario_of(scenario or "tri-7b"))
     return best(
-        target.path, asked, dataset=dataset, window=part, links=state, top=top, front=front, beside=beside
-    )
+        target.path, asked, dataset=dataset, window=part, links=state, top=top, front=front, beside=beside,
+        tokens=tokens,
+    )  # fmt: skip

@@ -18,6 +18,7 @@ from replay.audit.logged_decisions import LoggedDecision
 from replay.log.events import Event
 from replay.log.run_log import RunReader
 from replay.run import runner
+from replay.run.observed import BrokenMessageError
 from replay.store import run_index, world_reconstruction
 from replay.store.decision_codec import decision_to_json, digest
 from replay.store.event_sinks import Compare, DivergenceError, difference
@@ -104,7 +105,8 @@ def audit(
     header = from_payload(reader.header())
     findings = [AuditFinding("observation", problem) for problem in observations(reader.events())]
     notes = [] if reader.finished else ["the run is not finished; what is stored was checked"]
-    count = sum(1 for _ in reader.events())
+    count = reader.contents().end
+    notes += quarantined(reader.events())
     if header.policy in registry.OPERATIONS:
         findings += _of_queue(store, run_id) if header.policy == QUEUE else []
         if header.policy != QUEUE:
@@ -153,6 +155,12 @@ def executions(store: Path, reader: RunReader, progress: Progress) -> tuple[list
     notes = [f"executed again although {difference}" for difference in differences]
     try:
         repeat(prepared, reader, progress=progress)
+    except BrokenMessageError as error:
+        if error.last and not reader.finished:
+            aside = "`twin serve` sets it aside when it goes on with the run"
+            return [], [*notes, f"event {error.seq} is no part of the run: {error.what}; {aside}"]
+        because = f" ({differences[0]})" if differences else ""
+        return [AuditFinding("re-execution", f"event {error.seq}: {error.what}{because}")], notes
     except DivergenceError as error:
         because = f" ({differences[0]})" if differences else ""
         return [AuditFinding("re-execution", f"event {error.seq} differs: {error.what}{because}")], notes
@@ -220,6 +228,15 @@ def observations(events: Iterable[Event]) -> list[str]:
         if said["observation"]["now_ns"] != event.sim_ns:
             problems.append(f"event {event.seq}: the view is of {said['observation']['now_ns']} ns")
     return problems
+
+
+def quarantined(events: Iterable[Event]) -> list[str]:
+    """Returns a note for each message that was set aside."""
+    return [
+        f"event {event.payload['first']} ({event.payload['kind']}) was set aside, with all up to event "
+        f"{event.seq - 1}: {event.payload['reason']}"
+        for event in events_of(events, "message_quarantined")
+    ]
 
 
 def events_of(events: Iterable[Event], kind: str) -> Iterable[Event]:

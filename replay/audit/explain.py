@@ -19,7 +19,9 @@ from replay.audit.logged_decisions import LoggedDecision, PolicyReplay
 from replay.run import loop, runner
 from replay.store.decision_codec import plan_from_json
 from twin.core.plan import Plan
+from twin.core.plan_text import plan_text, with_names
 from twin.core.view import View
+from twin.estimation.bottleneck import Bottleneck, bottleneck
 from twin.estimation.estimator import DEAD, Estimator
 
 Json = dict[str, Any]
@@ -49,7 +51,8 @@ class Tipping:
         source, target = (names[k] for k in self.link)
         sign = ">" if self.direction == "above" else "<"
         return (
-            f"would {self.answer} if B({source}->{target}) {sign} {self.threshold_bps / GBPS:.3g} Gb/s "
+            f"would {with_names(self.answer, names)} if B({source}->{target}) {sign} "
+            f"{self.threshold_bps / GBPS:.3g} Gb/s "
             f"(seen: {self.seen_bps / GBPS:.3g})"
         )
 
@@ -67,7 +70,8 @@ class Explanation:
     reason: str
     fallback: str | None
     chosen: str | None  # the plan in force afterwards
-    binding: str | None  # bottleneck of its iteration under the links of the view
+    binding: str | None  # slowest cycle of its pipeline under the links of the view
+    limit: Bottleneck | None  # what would be saved there without each resource
     candidates: tuple[Json, ...]
     reward: Json  # expected components for the plan in force afterwards
     baselines: dict[str, Json]
@@ -89,6 +93,7 @@ class Explanation:
             "fallback": self.fallback,
             "chosen": self.chosen,
             "binding": self.binding,
+            "limit": None if self.limit is None else self.limit.to_json(),
             "candidates": list(self.candidates),
             "reward": self.reward,
             "baselines": self.baselines,
@@ -99,7 +104,7 @@ class Explanation:
                     "seen_bps": t.seen_bps,
                     "threshold_bps": t.threshold_bps,
                     "direction": t.direction,
-                    "answer": t.answer,
+                    "answer": with_names(t.answer, self.domains),
                     "text": text,
                 }
                 for t, text in zip(self.tipping, self.tipping_text, strict=True)
@@ -139,13 +144,14 @@ def of_recorded(
         trigger=view.trigger,
         reasons=dict(recorded.trigger.payload.get("reasons", {})),
         action=said["action"],
-        reason=said["reason"],
-        fallback=said["fallback"],
-        chosen=None if after is None else str(after),
+        reason=with_names(said["reason"], names),
+        fallback=said["fallback"] and with_names(said["fallback"], names),
+        chosen=None if after is None else plan_text(after, names),
         binding=None if estimate is None else estimate.binding,
-        candidates=tuple(_candidate(candidate) for candidate in said["candidates"]),
+        limit=None if after is None else bottleneck(estimator, after, view.forecast.links(), view.slowdown),
+        candidates=tuple({**one, "plan": plan_text(one["plan"], names)} for one in said["candidates"]),
         reward=reward(prepared, view, after, said["extra"].get("weights")),
-        baselines={name: _ask(prepared, each, view) for name, each in baselines.items()},
+        baselines={name: _ask(prepared, each, view, names) for name, each in baselines.items()},
         tipping=tipping,
         tipping_text=tuple(point.sentence(names) for point in tipping),
         traffic_bytes=tuple(tuple(float(size) for size in row) for row in traffic),
@@ -250,21 +256,17 @@ def links_of(estimator: Estimator, *plans: Plan | None) -> list[tuple[int, int]]
     return [(int(i), int(j)) for i, j in np.argwhere(sent)]
 
 
-def _candidate(candidate: Json) -> Json:
-    return {**candidate, "plan": str(plan_from_json(candidate["plan"]))}
-
-
-def _ask(prepared: runner.PreparedRun, replayed: PolicyReplay, view: View) -> Json:
+def _ask(prepared: runner.PreparedRun, replayed: PolicyReplay, view: View, names: Sequence[str]) -> Json:
     """Returns a baseline's decision on the view and its expected seconds per iteration."""
     try:
         decision = replayed.ask(view)
     except InfeasibleError as error:
-        return {"answer": None, "problem": str(error), "reason": None, "iter_s": None}
+        return {"answer": None, "problem": with_names(str(error), names), "reason": None, "iter_s": None}
     plan = decision.plan or view.plan
     return {
-        "answer": in_words(decision, view),
+        "answer": with_names(in_words(decision, view), names),
         "problem": None,
-        "reason": decision.reason,
+        "reason": with_names(decision.reason, names),
         "iter_s": _iter_s(prepared.context.estimator, plan, view),
     }
 

@@ -13,7 +13,7 @@ from replay.bench.fronts import Front
 from replay.bench.load import LoadStability, load_stability
 from replay.bench.paired_statistics import Versus, average, interquartile, time_per_token, tokens, versus
 from replay.bench.world import BenchWorld
-from twin.scenario.prepare import Scenario, Window
+from twin.scenario.prepare import Scenario
 
 Json = dict[str, Any]
 BASES = ("mpc", "static")
@@ -97,6 +97,11 @@ class ScenarioResult:
             "utilisation": average([k.utilisation for _, k in ran]),
             "utilisation_owned": average([k.utilisation_owned for _, k in ran]),
             "usd_per_token": average([k.usd_per_token for _, k in ran]),
+            "tokens_per_s": average([k.tokens_per_s for _, k in ran]),
+            "mfu": average([k.mfu for _, k in ran]),
+            "total_usd_per_token": average([k.total_usd_per_token for _, k in ran]),
+            "rent_usd_per_token": average([k.rent_usd_per_token for _, k in ran]),
+            "unpriced": list(dict.fromkeys(site for _, k in ran for site in k.unpriced)),
             "wan_p95_bps": average([k.wan_p95_bps for _, k in ran]),
             "moves": average([float(k.moves) for _, k in ran]),
             "load_stability": min((k.load_stability for _, k in ran), default=None),
@@ -190,7 +195,7 @@ class Bench:
 
     policies: tuple[str, ...]
     seeds: int
-    window: Window
+    window: str
     scenarios: tuple[ScenarioResult, ...]
     notes: tuple[str, ...]
 

@@ -2,9 +2,14 @@
 
 from collections.abc import Iterator, Sequence
 
+from replay.export import rank_map
 from replay.export.contract import ExportTarget, Fitted, cost
 from replay.export.planned_job import PlannedJob
+from replay.metrics.formatting import at_least, percent, unpriced_text
 from twin.core.layer_split import stage_layers
+from twin.core.plan_text import plan_text
+from twin.estimation.bottleneck import bottleneck
+from twin.estimation.training_cost import of_iteration
 
 TRANSFERS = {
     "blocking": "a stage waits until a message has left it",
@@ -24,6 +29,8 @@ def readme(target: ExportTarget, fitted: Fitted, asked: PlannedJob, files: Seque
     ]
     if fitted.changed:
         sections.insert(2, "\n".join(_changed(fitted, asked)))
+    if names := list(_names(job)):
+        sections.insert(2, "\n".join(names))
     if notes := list(messages(job)):
         sections.append("## Not in these files\n\n" + "\n".join(f"* {note}" for note in notes))
     return "\n\n".join(sections) + "\n"
@@ -31,7 +38,8 @@ def readme(target: ExportTarget, fitted: Fitted, asked: PlannedJob, files: Seque
 
 def _plan(job: PlannedJob) -> Iterator[str]:
     plan, last = job.plan, len(job.plan.shares) - 1
-    yield f"Model {job.model.name}, global batch {job.job.global_batch} sequences: `{plan}`"
+    names = [domain.name for domain in job.domains]
+    yield f"Model {job.model.name}, global batch {job.job.global_batch} sequences: {plan_text(plan, names)}"
     yield ""
     yield "| domain | GPUs | layers | tp | stages of layers |"
     yield "| --- | --- | --- | --- | --- |"
@@ -43,9 +51,23 @@ def _plan(job: PlannedJob) -> Iterator[str]:
         yield f"| {domain.name} | {gpus} | {share.layers} | {share.tp} | {words} |"
     yield ""
     expected = job.iteration_s
-    if expected is not None:
-        tokens = job.estimator.tokens(plan) / expected
-        yield f"Expected: {expected:.2f} s an iteration, {tokens:,.0f} tokens/s, under the links of the plan."
+    if expected is not None and job.links is not None:
+        cost = of_iteration(job.estimator, plan, job.estimator.iteration(plan, job.links))
+        each = cost.per_billion_tokens()
+        total, rent, egress = (
+            at_least(each[part], partial=bool(cost.unpriced) and part != "egress")
+            for part in ("total", "rent", "egress")
+        )
+        yield (
+            f"Expected: {expected:.2f} s an iteration, {cost.tokens_per_s:,.0f} tokens/s, MFU "
+            f"{percent(cost.mfu)}, {total} USD per 1e9 tokens (GPU rent {rent}, egress {egress}), under the "
+            "links of the plan."
+        )
+        if cost.unpriced:
+            yield ""
+            yield f"Note: {unpriced_text(cost.unpriced)}."
+        yield ""
+        yield f"Limited by (time saved without it): {bottleneck(job.estimator, plan, job.links).text}."
 
 
 def _changed(fitted: Fitted, asked: PlannedJob) -> Iterator[str]:
@@ -53,6 +75,16 @@ def _changed(fitted: Fitted, asked: PlannedJob) -> Iterator[str]:
     yield ""
     for one in fitted.changed:
         yield f"* {one.part}: {one.why}; here {one.instead}"
+
+
+def _names(job: PlannedJob) -> Iterator[str]:
+    found = rank_map.renamed(job)
+    if found:
+        yield "## Sites under other names"
+        yield ""
+        yield "Hosts, files and labels cannot have these names. Here they are, each a name of its own:"
+        yield ""
+        yield from (f"* {own} is `{name}`" for own, name in found.items())
 
 
 def messages(job: PlannedJob) -> Iterator[str]:

@@ -17,8 +17,9 @@ from ingest.objects import working_copy
 
 NAME = "backup.json"
 SCHEMA: Literal["twin.backup/1"] = "twin.backup/1"
-DERIVED = frozenset({"cache", "reports", "fetched", "quarantine", NAME})
-"""What is of no use in a copy, or is made again; so are locks and hidden files."""
+DERIVED = frozenset({"cache", "reports", "fetched", "quarantine", "service", NAME})
+"""What is of no use in a copy, or is made again; so are locks and hidden files. `service` has the token of a
+service on this machine, which no copy may have."""
 MAX_BYTES = 1 << 26
 """Bytes of a manifest; a file takes some 200 of them."""
 MAX_FILES = 250_000

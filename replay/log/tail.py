@@ -88,6 +88,9 @@ class TailWriter:
         """
         body = lines + walls
         start = b"frame %020d %010d %012d %b " % (first_seq, count, len(body), stream.encode())
+        # Each link covers the link before it, as manifests do, so a frame cannot be removed or come from
+        # another run. The CRC covers the head alone: it tells a cut head from a changed one before BYTES is
+        # trusted.
         self._link = _linked(self._link, start, body)
         head = start + self._link.encode()
         self._file.append(b"%b %08x\n%b" % (head, zlib.crc32(head), body))

@@ -1,6 +1,10 @@
 """Figures as text for tables; a dash for a missing one."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:  # only named here: texts load nothing heavy
+    from replay.metrics.kpis import Kpis
 
 GAP = 2
 """Spaces between two columns."""
@@ -22,8 +26,52 @@ def per_token(seconds: float | None) -> str:
 
 
 def per_billion(usd: float | None) -> str:
-    """Returns egress in USD per billion tokens."""
+    """Returns USD per billion tokens from USD per token."""
     return "-" if usd is None else f"{1e9 * usd:,.0f}"
+
+
+def rate(tokens_per_s: float | None) -> str:
+    """Returns tokens per second."""
+    return "-" if tokens_per_s is None else f"{tokens_per_s:,.0f}"
+
+
+def total_per_billion(usd: float | None, *, partial: bool) -> str:
+    """Returns USD per billion tokens in all; `partial`: the rent of some GPUs is not known."""
+    return at_least(None if usd is None else 1e9 * usd, partial=partial)
+
+
+def at_least(usd: float | None, *, partial: bool = False) -> str:
+    """Returns whole USD; `partial`: a part is not known, so it is a lower limit."""
+    return "-" if usd is None else f"{'>= ' if partial else ''}{usd:,.0f}"
+
+
+def cost_parts(kpis: "Kpis") -> str:
+    """Returns USD per billion tokens of a run in all, and its parts."""
+    total = total_per_billion(kpis.total_usd_per_token, partial=bool(kpis.unpriced))
+    rent, egress = per_billion(kpis.rent_usd_per_token), per_billion(kpis.usd_per_token)
+    return f"{total}: GPU rent {rent}, egress {egress}"
+
+
+def unpriced_text(sites: Sequence[str]) -> str:
+    """Returns a sentence that says whose rent is not in the totals; empty where all is known."""
+    if not sites:
+        return ""
+    return (
+        f"the rent of the GPUs in {', '.join(sites)} is not known and not in the totals: set usd_per_gpu_hour"
+    )
+
+
+def unpriced_notes(found: Iterable["Kpis"]) -> list[str]:
+    """Returns a note where the rent of GPUs is not known and totals leave it out."""
+    text = unpriced_text(list(dict.fromkeys(site for kpis in found for site in kpis.unpriced)))
+    return [text] if text else []
+
+
+def duration(seconds: float) -> str:
+    """Returns a time in the unit that a reader can picture: 45 s, 12.5 min, 1.86 h."""
+    if seconds < 120:
+        return f"{seconds:.3g} s"
+    return f"{seconds / 60:.3g} min" if seconds < 3600 else f"{seconds / 3600:,.4g} h"
 
 
 def is_synthetic(dataset: str, note: str) -> bool:

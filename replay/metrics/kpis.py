@@ -10,8 +10,10 @@ from ingest.core.errors import UsageError
 from ingest.core.units import NS_PER_S
 from replay.log.events import Event, Json
 from replay.log.fold import Fold, fold
+from replay.metrics.cost_inputs import CostInputs, cost_inputs
 from replay.metrics.percentile_billing import BillingMeter
 from replay.store.run_header import NO_WORLD, QUEUE
+from twin.estimation.training_cost import TrainingCost
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,8 +29,8 @@ class Kpis:
     utilisation: float | None  # compute seconds / wall seconds of the domains while in the plan
     utilisation_owned: float | None  # GPU compute seconds / wall seconds of every GPU of the cluster
     egress_usd: float
-    usd_per_token: float | None  # egress alone: owned GPUs cost the same under every policy
-    gpu_usd: float  # of the GPUs that plans held
+    usd_per_token: float | None  # egress alone; `total_usd_per_token` counts the GPUs, too
+    gpu_usd: float  # rent of the GPUs that plans held
     energy_j: float
     joule_per_token: float | None
     wan_bytes: int  # between domains, for training
@@ -48,10 +50,20 @@ class Kpis:
     decision_p99_s: float | None
     decision_max_s: float | None
     coordination_max_s: float | None  # trigger to validated plan, control plane
+    tokens_per_s: float | None = None  # pauses and waiting included
+    mfu: float | None = None  # model FLOPs / peak FLOPs of the GPUs that plans held; None: model not known
+    total_usd: float = 0.0  # rent and egress
+    total_usd_per_token: float | None = None
+    rent_usd_per_token: float | None = None
+    unpriced: tuple[str, ...] = ()  # sites in plans whose GPUs have no price: totals leave out their rent
 
     def to_json(self) -> Json:
         """Returns all figures by name."""
-        return asdict(self)
+        return {**asdict(self), "unpriced": list(self.unpriced)}
+
+    def numbers(self) -> dict[str, float | None]:
+        """Returns the figures that are numbers by name: those that two runs can be subtracted in."""
+        return {name: value for name, value in asdict(self).items() if name != "unpriced"}
 
 
 def of_events(events: Iterable[Event]) -> Kpis:
@@ -79,6 +91,10 @@ class KpiFold(Fold):
         self._paused_ns = self._lost_ns = self._scheduler_ns = 0
         self._wan_bytes = self._moved_bytes = 0
         self._egress_usd = self._gpu_usd = self._energy_j = 0.0
+        self._prices: CostInputs | None = None
+        self._held_sites: set[int] = set()
+        self._peak_flop_s: dict[str, float] = {}  # mean peak of a GPU of each job's plan
+        self._model_flops = self._peak_flops = 0.0
         self._rates = BillingMeter()
         self._decisions = self._moves = self._turns = self._fallbacks = self._late = 0
         self._latency_s: list[float] = []
@@ -89,6 +105,7 @@ class KpiFold(Fold):
             raise UsageError(NO_WORLD)
         domains = started["scenario"]["cluster"]["domains"]
         self._gpus_owned = sum(domain["gpus"] for domain in domains)
+        self._prices = cost_inputs(started["scenario"])
 
     def _on_job_submitted(self, event: Event, submitted: Json) -> None:
         self._since_ns[event.job] = event.sim_ns
@@ -112,12 +129,16 @@ class KpiFold(Fold):
             self._moves += applied["pause_ns"] > 0
             self._turns += applied["pause_ns"] == 0
         self._in_plan[event.job] = tuple(share["domain"] for share in applied["plan"]["shares"])
+        self._held_sites.update(self._in_plan[event.job])
+        if self._prices is not None:
+            held = self._prices.held(applied["plan"]["shares"])
+            self._peak_flop_s[event.job] = self._prices.mean_peak(held)
         self._preempted.discard(event.job)
         self._paused_ns += applied["pause_ns"]
         self._scheduler_ns += applied["pause_ns"]
         self._active_ns += applied["pause_ns"] * len(self._in_plan[event.job])
         self._moved_bytes += _bytes(applied["moved_bytes"])
-        self._charge(applied)
+        self._charge(event.job, applied)
         self._rates.add(applied["started_ns"], event.sim_ns, applied["moved_bytes"])
 
     def _on_iteration_done(self, event: Event, done: Json) -> None:
@@ -129,13 +150,15 @@ class KpiFold(Fold):
         self._gpu_compute_ns += done["gpu_compute_ns"]
         self._active_ns += sum(done["active_ns"])
         self._wan_bytes += _bytes(done["wan_bytes"])
-        self._charge(done)
+        self._train(event.job, done["tokens"])
+        self._charge(event.job, done)
         self._rates.add(done["start_ns"], done["start_ns"] + length_ns, done["wan_bytes"])
 
     def _on_time_lost(self, event: Event, lost: Json) -> None:
         end_ns = lost["start_ns"] + lost["lost_ns"]
         self._lost_ns += lost["lost_ns"]
         self._part_tokens += lost.get("part_tokens", 0.0)
+        self._train(event.job, lost.get("part_tokens", 0.0))
         waited = lost["lost_ns"] if lost["reason"] == "waiting" else 0
         self._queued_ns += waited if event.job and event.job not in self._in_plan else 0
         self._scheduler_ns += waited if event.job in self._preempted else 0
@@ -143,20 +166,29 @@ class KpiFold(Fold):
         self._active_ns += lost["lost_ns"] * len(self._in_plan.get(event.job, ()))
         self._wan_bytes += _bytes(lost["wan_bytes"])
         self._moved_bytes += _bytes(lost["moved_bytes"])
-        self._charge(lost)
+        self._charge(event.job, lost)
         self._rates.add(lost["start_ns"], end_ns, [*lost["wan_bytes"], *lost["moved_bytes"]])
 
     def _on_state_copied(self, event: Event, copied: Json) -> None:
         self._moved_bytes += _bytes(copied["moved_bytes"])
-        self._charge(copied)
+        self._charge(event.job, copied)
         self._rates.add(copied["start_ns"], copied["start_ns"] + copied["copied_ns"], copied["moved_bytes"])
 
     def _on_work_lost(self, event: Event, lost: Json) -> None:
         self._tokens -= lost["lost_tokens"]  # trained again later: not counted twice
+        self._train(event.job, -lost["lost_tokens"])
 
     _on_gpu_failed = _on_work_lost
 
-    def _charge(self, payload: Json) -> None:
+    def _train(self, job: str, tokens: float) -> None:
+        if self._prices is not None:
+            self._model_flops += tokens * self._prices.flops_per_token(job)
+
+    def _charge(self, job: str, payload: Json) -> None:
+        peak = self._peak_flop_s.get(job, 0.0)
+        if self._prices is not None and "gpus" in payload:  # of a plan that is not in force yet
+            peak = self._prices.mean_peak(payload["gpus"])
+        self._peak_flops += payload.get("gpu_ns", 0) / NS_PER_S * peak
         self._egress_usd += payload["egress_usd"]
         self._gpu_usd += payload["gpu_usd"]
         self._energy_j += payload["energy_j"]
@@ -166,6 +198,12 @@ class KpiFold(Fold):
         wall_s = self.end_ns / NS_PER_S
         latency_s = np.array(self._latency_s)
         progress = self._tokens + self._part_tokens
+        known = self._prices is not None
+        cost = TrainingCost(
+            progress, wall_s, self._gpu_usd, self._egress_usd, self._energy_j,
+            self._model_flops if known else None, self._peak_flops if known else None,
+            self._prices.unpriced(self._held_sites) if self._prices else (),
+        )  # fmt: skip
         return Kpis(
             wall_s=wall_s,
             tokens=self._tokens,
@@ -197,6 +235,12 @@ class KpiFold(Fold):
             decision_p99_s=_quantile(latency_s, 0.99),
             decision_max_s=_quantile(latency_s, 1.0),
             coordination_max_s=_quantile(np.array(self._coordination_s), 1.0),
+            tokens_per_s=cost.tokens_per_s,
+            mfu=cost.mfu,
+            total_usd=cost.total_usd,
+            total_usd_per_token=_ratio(cost.total_usd, progress),
+            rent_usd_per_token=_ratio(cost.rent_usd, progress),
+            unpriced=cost.unpriced,
         )
 
     def _job_ns(self) -> int:

@@ -16,6 +16,7 @@ from replay.planning.remedies import remedies
 from replay.planning.turning_points import TurningPoint, turning_points
 from twin.core.domain import LinkState
 from twin.core.plan import Plan
+from twin.core.plan_text import with_names
 from twin.scenario.question import Question
 from twin.settings.window import Part
 from twin.traces.time_range import TimeRange
@@ -26,7 +27,7 @@ class PlanAnswer:
     """Ranked plans of a record, fastest first, the best one of each order of domains.
 
     `beside`: the plans of named planners, or why there is none. `changes`: what would make another plan the
-    best. `assumed`: what was assumed where the question left it open.
+    best. `assumed`: what was assumed where the question left it open. `tokens`: how many are to be trained.
     """
 
     record: Record
@@ -34,6 +35,7 @@ class PlanAnswer:
     beside: dict[str, PlanFigures | str]
     changes: tuple[TurningPoint, ...] = ()
     assumed: tuple[str, ...] = ()
+    tokens: float | None = None
 
     def to_json(self) -> dict[str, Any]:
         """The object of `twin plan --json`."""
@@ -48,9 +50,9 @@ class PlanAnswer:
             "hours": self.record.hours,
             "note": self.record.note,
             "assumed": list(self.assumed),
-            "plans": [one.to_json(names) for one in self.plans],
+            "plans": [one.to_json(names, self.tokens) for one in self.plans],
             "beside": {
-                name: {"reason": one} if isinstance(one, str) else one.to_json(names)
+                name: {"reason": one} if isinstance(one, str) else one.to_json(names, self.tokens)
                 for name, one in self.beside.items()
             },
             "changes": [one.to_json(names) for one in self.changes],
@@ -67,11 +69,13 @@ def answer(
     top: int = 3,
     beside: Sequence[str] = (),
     front: bool = False,
+    tokens: float | None = None,
     progress: Progress = SILENT,
 ) -> PlanAnswer:
     """Returns the `top` best plans of different orders of domains over the record of the links, with the
     plans of `beside`, of equal cuts and of the best single domain. With `front` all plans that no other one
     beats in time, utilisation and cost, in place of the `top` ones. `links` take the place of the record.
+    `tokens`: for so many the answer has days and dollars.
 
     Raises:
         NotFoundError: the lake lacks the data set. InfeasibleError: no plan fits.
@@ -92,7 +96,7 @@ def answer(
     around = {name: _figures(record, of_planners[name], name) for name in (SINGLE, EQUAL, *beside)}
     progress.start(None, "what would change the answer")
     changes = turning_points(record, listed[0], _rivals(record, listed, around, close))
-    return PlanAnswer(record, tuple(listed), around, tuple(changes), asked.assumed)
+    return PlanAnswer(record, tuple(listed), around, tuple(changes), asked.assumed, tokens)
 
 
 def _why_none(record: Record, of_planners: Mapping[str, Plan | str], found: Mapping[Plan, str]) -> str:
@@ -100,7 +104,7 @@ def _why_none(record: Record, of_planners: Mapping[str, Plan | str], found: Mapp
     name = record.scenario.name
     if found:
         return f"{name}: every plan that fits needs links that are never alive together; try another --window"
-    why = of_planners[EQUAL]
+    why = with_names(str(of_planners[EQUAL]), record.scenario.domains)
     least = "; or ".join(remedies(record)) or "none of the changes that are tried: take a smaller model"
     return f"{name}: no plan fits the memory of its GPUs ({why}). The smallest change that would: {least}"
 
@@ -140,7 +144,7 @@ def _each(
 
 def _figures(record: Record, plan: Plan | str, name: str) -> PlanFigures | str:
     if isinstance(plan, str):
-        return plan
+        return with_names(plan, record.scenario.domains)
     return figures(record, plan, name) or "its links are never alive together"
 
 

@@ -1,7 +1,7 @@
 """Figures of a plan over a record: speed, parts of an iteration, memory, money, energy, what binds it."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -17,13 +17,15 @@ from replay.planning.held_knobs import held_rates
 from replay.planning.record import SAMPLES, Record, view_of
 from twin.core.domain import LinkState
 from twin.core.plan import Plan, to_json
+from twin.core.plan_text import plan_text
 from twin.costs.wan_traffic import crossings
+from twin.estimation.bottleneck import Bottleneck, bottleneck
 from twin.estimation.iteration_estimate import IterationEstimate
 from twin.estimation.link_state_times import States
+from twin.estimation.training_cost import DAY_S, JOULES_PER_KWH, TrainingCost, of_iteration
 
-DAY_S = 86_400.0
 MONTH_DAYS = 30
-INTERNAL = ("plan", "running", "links", "estimate", "binding_link")
+INTERNAL = ("plan", "running", "links", "estimate", "binding_link", "iteration_cost", "limits")
 """Fields that the JSON object has in another form, or not at all."""
 LEAST_GAIN = 1e-3
 """Share of speed below which no link binds: links are measured no better."""
@@ -36,7 +38,8 @@ class PlanFigures:
 
     `estimate`, the seconds and `binding` are those of the median state `links`, with the knobs that are best
     there (`running`); so are `binding_link`, on which twice the bandwidth gains most, and the share of speed
-    that this gains. Money and energy are for the mean rate over the record.
+    that this gains. Money and energy are for the mean rate over the record, those of
+    `iteration_cost` for one iteration. `limits`: what is saved in the median state without each resource.
     """
 
     plan: Plan
@@ -58,14 +61,44 @@ class PlanFigures:
     running: Plan
     links: LinkState
     estimate: IterationEstimate
+    iteration_cost: TrainingCost
+    limits: Bottleneck
+
+    @property
+    def cost(self) -> TrainingCost:
+        """The cost of a day at the mean rate over the record."""
+        one, tokens = self.iteration_cost, self.mean_tokens_per_s * DAY_S
+        share = tokens / one.tokens
+        return replace(
+            one, tokens=tokens, seconds=DAY_S, rent_usd=self.gpu_usd_per_day,
+            egress_usd=self.egress_usd_per_day, energy_j=self.energy_kwh_per_day * JOULES_PER_KWH,
+            model_flops=None if one.model_flops is None else one.model_flops * share,
+            peak_flops=None if one.peak_flops is None else one.peak_flops / one.seconds * DAY_S,
+        )  # fmt: skip
 
     @property
     def usd_per_million_tokens(self) -> float:
         """Egress and rental of the GPUs in use."""
-        return (self.egress_usd_per_day + self.gpu_usd_per_day) / (self.mean_tokens_per_s * DAY_S) * 1e6
+        return self.cost.total_usd / self.cost.tokens * 1e6
 
-    def to_json(self, names: Sequence[str]) -> dict[str, Any]:
-        """An element of `plans` in `twin.plan/1`; `names` of the domains."""
+    def training(self, tokens: float) -> dict[str, Any]:
+        """Days and dollars of training so many tokens at the mean rate over the record, and days at the
+        rates that are exceeded in 90 and 10 % of it."""
+        whole = self.cost.of(tokens)
+        assert whole is not None, "a plan of an answer trains"
+        slow, fast = self.tokens_per_s[0], self.tokens_per_s[2]
+        return {
+            "tokens": tokens,
+            "days": whole.seconds / DAY_S,
+            "days_p10": tokens / slow / DAY_S if slow > 0 else None,
+            "days_p90": tokens / fast / DAY_S if fast > 0 else None,
+            "usd": {"total": whole.total_usd, "rent": whole.rent_usd, "egress": whole.egress_usd},
+            "energy_kwh": whole.energy_j / JOULES_PER_KWH,
+            "gpus_without_price": list(whole.unpriced),
+        }
+
+    def to_json(self, names: Sequence[str], tokens: float | None = None) -> dict[str, Any]:
+        """An element of `plans` in `twin.plan/1`; `names` of the sites, `tokens` to be trained."""
         own = {name: getattr(self, name) for name in self.__slots__ if name not in INTERNAL}
         own["tokens_per_s"] = dict(zip(("p10", "p50", "p90"), self.tokens_per_s, strict=True))
         month = {"egress_usd_per_month": MONTH_DAYS * self.egress_usd_per_day}
@@ -75,6 +108,10 @@ class PlanFigures:
             "binding_link": link,
             "headroom_gib": self.headroom_bytes / GIB,
             "usd_per_million_tokens": self.usd_per_million_tokens,
+            "cost": self.cost.to_json(),
+            "limit": self.limits.to_json(),
+            "text": plan_text(self.plan, names),
+            **({} if tokens is None else {"training": self.training(tokens)}),
         }
         return {"plan": to_json(self.plan), **own, **month, **traffic, **more}
 
@@ -110,13 +147,15 @@ def figures(record: Record, plan: Plan, found_by: str) -> PlanFigures | None:
         ),
         egress_usd_per_day=one.usd * per_day,
         gpu_usd_per_day=one.gpu_usd / one.iter_s * DAY_S,
-        energy_kwh_per_day=one.energy_j * per_day / 3.6e6,
+        energy_kwh_per_day=one.energy_j * per_day / JOULES_PER_KWH,
         binding=one.binding,
         binding_link=link,
         binding_gain=gain,
         running=turned,
         links=links,
         estimate=one,
+        iteration_cost=of_iteration(estimator, plan, one),
+        limits=bottleneck(estimator, turned, links),
     )
 
 

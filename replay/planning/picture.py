@@ -20,6 +20,7 @@ from replay.planning.figures import PlanFigures
 from replay.planning.record import Record
 from twin.core.domain import Pair
 from twin.core.plan import Plan
+from twin.core.plan_text import sizes_text
 from twin.pipeline import reference_simulator
 
 GIGA = 1e9
@@ -63,10 +64,9 @@ def picture(record: Record, chosen: PlanFigures, path: Path) -> bytes:
 
 
 def _title(record: Record, chosen: PlanFigures) -> str:
-    scenario, plan = record.scenario, chosen.running
-    size = f"dp {plan.dp}, {plan.micro_batches} micro-batches of {plan.micro_batch}, {plan.schedule}"
+    scenario = record.scenario
     speed = f"{chosen.mean_tokens_per_s:,.0f} tokens/s over the record"
-    return visible(f"{scenario.model} in {scenario.name}: {speed}; {size}")
+    return visible(f"{scenario.model} in {scenario.name}: {speed}; {sizes_text(chosen.running)}")
 
 
 def _sites(axis: Any, record: Record, chosen: PlanFigures) -> None:

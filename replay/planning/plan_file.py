@@ -25,6 +25,7 @@ def write(path: Path, scenario: Scenario, chosen: PlanFigures) -> None:
         "tokens_per_s": round(chosen.mean_tokens_per_s, 1),
         "iteration_s": round(chosen.iteration_s, 3),
         "egress_usd_per_day": round(chosen.egress_usd_per_day, 2),
+        **_cost(chosen),
     }
     body = {
         "schema": SCHEMA,
@@ -36,7 +37,20 @@ def write(path: Path, scenario: Scenario, chosen: PlanFigures) -> None:
         **({} if _ships(scenario) else {"world": scenario.model_dump(mode="json")}),
     }
     plain = yaml.safe_dump(_plain(body), sort_keys=False, allow_unicode=True, default_flow_style=None)
-    durable.replace(path, plain.encode())
+    durable.write_output(path, plain.encode())
+
+
+def _cost(chosen: PlanFigures) -> dict[str, Any]:
+    """MFU and USD per 1e9 tokens of a plan, rounded; sites whose GPUs have no price, where there are any."""
+    cost = chosen.cost
+    each = {name: None if usd is None else round(usd, 2) for name, usd in cost.per_billion_tokens().items()}
+    found: dict[str, Any] = {
+        "mfu": None if cost.mfu is None else round(cost.mfu, 4),
+        "usd_per_1e9_tokens": each,
+    }
+    if cost.unpriced:
+        found["gpus_without_price"] = list(cost.unpriced)
+    return found
 
 
 def world(path: Path) -> Scenario:

@@ -54,7 +54,8 @@ def answer(
 ) -> Section:
     """The sentence and its figures, one a card."""
     policy = run.header["policy"]
-    cards = [Card(scaled(kpis.time_per_token_s, 1e6, " µs"), "a token, moves and waits included")]
+    speed = f"{scaled(kpis.tokens_per_s)} tokens/s, MFU {percent(kpis.mfu)}"
+    cards = [Card(scaled(kpis.time_per_token_s, 1e6, " µs"), "a token, moves and waits included", speed)]
     cards += [_rival(name, policy, found.get(name), run) for name in RIVALS if name != policy]
     regret = _regret(result, run_id)
     if regret is None:
@@ -65,12 +66,25 @@ def answer(
         cards.append(
             Card(percent(1 - regret), "of the tokens of the clairvoyant bound", "it knows the future")
         )
-    usd = scaled(kpis.usd_per_token, 1e9)
-    cards.append(Card(f"${kpis.egress_usd:,.2f}", "egress", f"{usd} USD per 10⁹ tokens"))
-    cards.append(
-        Card(f"${kpis.gpu_usd:,.2f}", "GPU time held", f"utilisation in the plan {percent(kpis.utilisation)}")
-    )
+    cards += _money(kpis)
     return section("answer", "The answer", sentence=_sentence(run, kpis, found, regret), cards=cards)
+
+
+def _money(kpis: Kpis) -> list[Card]:
+    """The total price of tokens, and its parts."""
+    total, rent, egress = (
+        scaled(usd, 1e9) for usd in (kpis.total_usd_per_token, kpis.rent_usd_per_token, kpis.usd_per_token)
+    )
+    least = "at least " if kpis.unpriced else ""
+    unknown = f"without the GPUs in {', '.join(kpis.unpriced)}: no price is known" if kpis.unpriced else ""
+    parts = f"GPU rent {rent} + egress {egress}"
+    return [
+        Card(f"{least}${total}", "per 10⁹ tokens in all", "; ".join(filter(None, (parts, unknown)))),
+        Card(
+            f"${kpis.gpu_usd:,.2f}", "GPU time held", f"utilisation in the plan {percent(kpis.utilisation)}"
+        ),
+        Card(f"${kpis.egress_usd:,.2f}", "egress", f"{egress} USD per 10⁹ tokens"),
+    ]
 
 
 def _rival(name: str, policy: str, saved: PairedDifference | None, run: RunData) -> Card:
@@ -78,7 +92,7 @@ def _rival(name: str, policy: str, saved: PairedDifference | None, run: RunData)
         scenario = run.header["scenario"]["name"]
         command = f"twin replay --policy {name} --scenario {scenario}"
         return Card("–", f"against {name}: no finished run of it in this world", "", command)
-    interval = f"saved, 95 % interval: {spread(saved, 100.0, '+')} %"
+    interval = f"saved, 95 % interval: {spread(saved, 100.0, '+')} %" if saved.estimated else ""
     if not (saved.better or saved.worse):
         return Card(
             percent(saved.mean, sign="+"), f"time a token saved against {name}: no different", interval

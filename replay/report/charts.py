@@ -2,11 +2,12 @@
 
 import math
 
-from replay.report.drawing.formatting import plan_line, size
+from replay.report.drawing.formatting import size
 from replay.report.drawing.plot import LiveChart, variable
 from replay.report.drawing.section import Section, chart_section, section
 from replay.report.run_data import PlanSpan, RunData
 from twin.core.domain import Pair
+from twin.core.plan_text import plan_text
 
 LINKS_SHOWN = 12
 LINKS_MOST = 60
@@ -49,7 +50,7 @@ def plans(run: RunData, job: str, title: str = "") -> tuple[LiveChart, str]:
     for moving_job, start_s, end_s in run.aborted_moves:
         if moving_job == job:
             chart.box(start_s, end_s, 0, layers, "ink", "a move that was not completed")
-    last = f"Last plan: {plan_line(every[-1].plan, run.domains)}."
+    last = f"Last plan: {plan_text(every[-1].plan, run.domains)}."
     chart.words = [f"{len(every)} plans", last.rstrip(".")]
     thinned = f" {len(spans):,} of {len(every):,} plans are drawn." if len(spans) < len(every) else ""
     return chart, last + thinned
@@ -106,7 +107,7 @@ def _link(run: RunData, pair: Pair) -> LiveChart:
             chart.box(start_s, end_s, 0, chart.top, "bad", f"down for {end_s - start_s:.0f} s")
     chart.dots(observed, "telemetry", "soft")
     chart.band(band, "filter")
-    chart.moments(run.alarms.get(pair, ()), "bad", "filter alarm")
+    chart.ticks(run.alarms.get(pair, ()), "wait", "filter alarm")
     return chart
 
 

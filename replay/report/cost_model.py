@@ -1,4 +1,4 @@
-"""Estimates of the cost models at each decision of a logged run: binding cycle, and shares of waiting."""
+"""Estimates of the cost models at each decision of a logged run: limiting resource, and shares of waiting."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,6 +11,7 @@ from policy.core import registry
 from replay.log.run_log import RunReader
 from replay.store.decision_codec import plan_from_json, view_from_json
 from replay.store.run_header import from_payload
+from twin.estimation.bottleneck import bottleneck
 from twin.scenario.prepare import cost_models
 
 MOST = 400
@@ -22,7 +23,8 @@ class CostModelReading:
     """The plan in force after a decision, under the links as the filter saw them."""
 
     time_s: float
-    binding: str
+    limit: str  # name of the limiting resource
+    saved: float  # share of an iteration without it
     bubble: float  # shares of an iteration: stages waiting for each other
     exposed: float  # and for messages
 
@@ -56,7 +58,8 @@ def readings(store: Path, reader: RunReader, decisions: int) -> tuple[CostModelR
             if dead
             else (estimate.bubble_s / estimate.iter_s, estimate.exposed_comm_s / estimate.iter_s)
         )
-        found.append(CostModelReading(event.sim_ns / 1e9, estimate.binding, *shares))
+        limiting = bottleneck(estimator, plan, view.forecast.links(), view.slowdown).limiting
+        found.append(CostModelReading(event.sim_ns / 1e9, limiting.name, limiting.saved, *shares))
     return tuple(found)
 
 

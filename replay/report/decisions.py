@@ -7,10 +7,11 @@ from collections import Counter
 from collections.abc import Iterator
 
 from replay.log.events import Json
-from replay.report.drawing.formatting import date, named, percent, plain, plan_line, scaled
+from replay.report.drawing.formatting import date, percent, plain, scaled
 from replay.report.drawing.plot import embedded
 from replay.report.drawing.section import Section, section
 from replay.report.run_data import RunData, ShownDecision
+from twin.core.plan_text import plan_text, with_names
 
 HOLDS_SHOWN = 150
 OTHERS_SHOWN = 300
@@ -20,13 +21,13 @@ KINDS = {"move": "moves", "turn": "turns", "hold": "holds", "fell": "fallbacks"}
 
 
 def decisions(run: RunData) -> Section | None:
-    """Moves, turns, fallbacks and the first holds, with reasons and candidates to open."""
+    """Moves, turns and fallbacks, then the first holds, with reasons and candidates to open."""
     if not run.decisions:
         return None
     holds = [one for one in run.decisions if _css(one) == "hold"]
     others = [one for one in run.decisions if _css(one) != "hold"]
-    shown = [*holds[:HOLDS_SHOWN], *others[:OTHERS_SHOWN]]
-    shown.sort(key=lambda one: (one.time_s, one.job, one.number))
+    in_time = [sorted(part, key=_when) for part in (others[:OTHERS_SHOWN], holds[:HOLDS_SHOWN])]
+    shown = [one for part in in_time for one in part]
     counts = Counter(map(_css, shown))
     kinds = [(css, f"{name} ({counts[css]})") for css, name in KINDS.items() if counts[css]]
     plans: dict[str, int] = {}
@@ -36,6 +37,10 @@ def decisions(run: RunData) -> Section | None:
         jobs=len({one.job for one in shown}) > 1, left_out=len(run.decisions) - len(shown),
         opened=embedded({"plans": list(plans), "rows": details}),
     )  # fmt: skip
+
+
+def _when(decision: ShownDecision) -> tuple[float, str, int]:
+    return decision.time_s, decision.job, decision.number
 
 
 def _css(decision: ShownDecision) -> str:
@@ -50,7 +55,7 @@ def _row(decision: ShownDecision, run: RunData) -> Json:
         "trigger": decision.trigger,
         "action": decision.details["action"],
         "job": decision.job,
-        "reason": named(decision.details["reason"], run.domains),
+        "reason": with_names(decision.details["reason"], run.domains),
     }
 
 
@@ -59,7 +64,7 @@ def _details(decision: ShownDecision, run: RunData, plans: dict[str, int]) -> li
     compared = decision.details["candidates"]
     rows = [
         [
-            plans.setdefault(plan_line(one["plan"], run.domains), len(plans)), scaled(one["score"]),
+            plans.setdefault(plan_text(one["plan"], run.domains), len(plans)), scaled(one["score"]),
             scaled(one["iter_s"]), percent(one["utilisation"]), scaled(one["usd"]),
         ]
         for one in compared[:CANDIDATES_SHOWN]
@@ -70,9 +75,9 @@ def _details(decision: ShownDecision, run: RunData, plans: dict[str, int]) -> li
 def _facts(decision: ShownDecision, domains: list[str]) -> Iterator[tuple[str, str]]:
     details = decision.details
     if details["plan"]:
-        yield "plan", plan_line(details["plan"], domains)
+        yield "plan", plan_text(details["plan"], domains)
     if details["fallback"]:
-        yield "fallback", details["fallback"]
+        yield "fallback", with_names(details["fallback"], domains)
     if details["predicted_iter_s"] is not None:
         yield "expected iteration", f"{plain(details['predicted_iter_s'])} s"
     iterations, seconds = decision.outcome

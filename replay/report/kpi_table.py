@@ -8,7 +8,7 @@ from replay.log.run_log import RunReader
 from replay.metrics import paired_comparison
 from replay.metrics.kpis import Kpis
 from replay.metrics.paired_comparison import BLOCKS, RESAMPLES, STRETCH, PairedDifference, TimeBlocks
-from replay.report.drawing.formatting import plain, scaled
+from replay.report.drawing.formatting import NONE, plain, scaled
 from replay.report.drawing.section import Section, section
 from replay.report.run_data import RunData
 from replay.store import run_index
@@ -21,10 +21,15 @@ FIGURES = (
     ("tokens", "tokens, millions", 1e-6),
     ("progress_tokens", "the same with the iteration under way at the end", 1e-6),
     ("utilisation", "utilisation of the domains in the plan, %", 100.0),
+    ("tokens_per_s", "tokens per second", 1.0),
+    ("mfu", "MFU of the GPUs held, %", 100.0),
     ("mean_iteration_s", "mean iteration, s", 1.0),
     ("egress_usd", "egress, USD", 1.0),
     ("usd_per_token", "egress, USD per 10⁹ tokens", 1e9),
     ("gpu_usd", "GPU time held, USD", 1.0),
+    ("rent_usd_per_token", "GPU time held, USD per 10⁹ tokens", 1e9),
+    ("total_usd", "GPU time and egress, USD", 1.0),
+    ("total_usd_per_token", "GPU time and egress, USD per 10⁹ tokens", 1e9),
     ("energy_j", "energy, kWh", 1 / 3.6e6),
     ("wan_bytes", "sent for training, GB", 1e-9),
     ("moved_bytes", "sent for moves, GB", 1e-9),
@@ -70,6 +75,8 @@ def table(store: Path, run_id: str, run: RunData, kpis: Kpis) -> Section:
         (text, scaled(values[name], factor), _interval(values[name], found.get(name), factor))
         for name, text, factor in FIGURES
     ]
+    if kpis.unpriced:
+        rows.append(("GPUs without a price, not in the totals", ", ".join(kpis.unpriced), ""))
     half = (len(rows) + 1) // 2
     titles = ("figure", "value", INTERVAL)
     return section(
@@ -82,7 +89,9 @@ def _interval(value: float | None, found: PairedDifference | None, factor: float
 
 
 def spread(found: PairedDifference, factor: float, sign: str = "") -> str:
-    """An interval as text, its ends times `factor`."""
+    """An interval as text, its ends times `factor`; of a single value there is none."""
+    if not found.estimated:
+        return NONE
     ends = (found.low, found.high)
     return " … ".join("∞" if math.isinf(end) else plain(end * factor, 3, sign) for end in ends)
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from replay.metrics.cost_time_points import CostTimePoint
 from replay.metrics.paired_comparison import PairedDifference
-from replay.report.drawing.formatting import NONE, date, named, percent, plain, scaled
+from replay.report.drawing.formatting import NONE, date, percent, plain, scaled
 from replay.report.drawing.section import Section, section
 from replay.report.drawing.svg import HEIGHT, WIDTH, Chart, PointLabel
 from replay.report.kpi_table import FIGURES, INTERVAL, spread
@@ -21,7 +21,7 @@ VERDICT_FIGURES = {
     "usd_per_token": ("egress saved, USD per 10⁹ tokens", 1e9),
 }
 """Key figure of a verdict -> name on the page, factor."""
-REST = ("regret", "utilisation", "egress, USD", "moves", "p99, ms")
+REST = ("regret", "utilisation", "MFU", "USD/10⁹ tokens", "egress, USD", "moves", "p99, ms")
 """Titles of the columns after those of time."""
 
 
@@ -57,10 +57,12 @@ def _policy(row: "ComparisonRow", saved: PairedDifference | None, single: bool) 
     return [
         scaled(kpis.time_per_token_s, 1e6),
         percent(vs_static, sign="+"),
-        NONE if saved is None else f"{spread(saved, 100.0, '+')}\u202f%",
+        NONE if saved is None or not saved.estimated else f"{spread(saved, 100.0, '+')}\u202f%",
         *([percent(vs_single, sign="+")] if single else []),
         percent(row.regret),
         percent(kpis.utilisation),
+        percent(kpis.mfu),
+        ("≥ " if kpis.unpriced else "") + scaled(kpis.total_usd_per_token, 1e9),
         f"{kpis.egress_usd:,.2f}",
         f"{kpis.moves}",
         scaled(kpis.decision_p99_s, 1e3, digits=3),
@@ -75,6 +77,8 @@ def _bound(result: "Comparison", columns: int) -> list[str]:
         *[NONE] * (columns - 2 - len(REST)),
         "0",
         percent(bound.utilisation),
+        NONE,
+        NONE,
         f"{bound.egress_usd:,.2f}",
         f"{max(0, len(bound.timeline) - 1)}",
         NONE,
@@ -95,7 +99,7 @@ def versus(found: "WhatIf | None", domains: Sequence[str], origin_s: float = 0.0
         base_policy=found.base_policy,
         split=split,
         split_at=split and date(origin_s + split.at_s, seconds=True),
-        plans=split and [named(text, domains) or "no plan" for text in (split.base, split.other)],
+        plans=split and [text or "no plan" for text in (split.base, split.other)],
         figures=[(text, *_difference(base[name], other[name], factor)) for name, text, factor in FIGURES],
         verdicts=[_verdict(one) for one in found.verdicts],
     )

@@ -1,17 +1,16 @@
-"""Sections of lanes: use of the simulated time, and the binding cycle of the pipeline over time."""
+"""Sections of lanes: use of the simulated time, and the limiting resource over time."""
 
-import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
 from replay.report.cost_model import CostModelReading, waiting
-from replay.report.drawing.formatting import date, named, percent, plain
+from replay.report.drawing.formatting import date, percent, plain
 from replay.report.drawing.section import Section, section
 from replay.report.run_data import RunData
 
 BINDINGS = 6
-"""Binding cycles that have a lane of their own."""
+"""Limiting resources that have a lane of their own."""
 LOST = (
     ("stalled", "iterations waiting for a dead link"),
     ("moving", "moves: copying and restart"),
@@ -67,19 +66,19 @@ def _step(meaning: str, low: float, high: float, total: float, css: str) -> Lane
 
 
 BINDING_INTRO = (
-    "The binding cycle at each decision, under the links as the filter estimated them. The slowest cycle of "
-    "the pipeline sets the iteration time: one stage alone, or the round of stages and messages between two "
-    "domains. Share: of the time."
+    "What limits the iteration at each decision, under the links as the filter estimated them: the resource "
+    "without which an iteration would be shortest, found by estimating it again with each resource free. "
+    "Share: of the time; then the mean time of an iteration that would be saved without it."
 )
 
 
 def binding(run: RunData, readings: Sequence[CostModelReading]) -> Section | None:
-    """The binding cycle of the pipeline, decision by decision: a lane a cycle, the longest binding first."""
+    """The limiting resource, decision by decision: a lane each, the longest limiting first."""
     if not readings:
         return None
     held: dict[str, list[tuple[float, float]]] = {}
     ends = [reading.time_s for reading in readings[1:]] + [run.end_s]
-    spans = zip((_cycle(one.binding, run.domains) for one in readings), readings, ends, strict=True)
+    spans = zip((one.limit for one in readings), readings, ends, strict=True)
     for text, group in groupby(spans, key=lambda span: span[0]):
         same = list(group)
         held.setdefault(text, []).append((same[0][1].time_s, same[-1][2]))
@@ -89,7 +88,7 @@ def binding(run: RunData, readings: Sequence[CostModelReading]) -> Section | Non
     if ranked[BINDINGS:]:
         rest = sorted(span for text in ranked[BINDINGS:] for span in held[text])
         rows.append((f"all others, {len(ranked) - BINDINGS}", rest))
-    lanes = [_held(text, spans, run.end_s, total_s) for text, spans in rows if total_s > 0]
+    lanes = [_held(text, spans, run.end_s, total_s, readings) for text, spans in rows if total_s > 0]
     end = f"from {date(run.origin_s)} to {date(run.origin_s + run.end_s)} UTC"
     return section("lanes", "Bottleneck over time", lanes=lanes, intro=BINDING_INTRO, end=end)
 
@@ -98,11 +97,13 @@ def _length_s(spans: Iterable[tuple[float, float]]) -> float:
     return sum(end - start for start, end in spans)
 
 
-def _held(text: str, spans: Sequence[tuple[float, float]], end_s: float, total_s: float) -> Lane:
+def _held(
+    text: str, spans: Sequence[tuple[float, float]], end_s: float, total_s: float,
+    readings: Sequence[CostModelReading],
+) -> Lane:  # fmt: skip
     bars = [("work", start / end_s, (end - start) / end_s) for start, end in spans]
-    return Lane(text, percent(_length_s(spans) / total_s), bars)
-
-
-def _cycle(text: str, domains: Sequence[str]) -> str:
-    """A binding cycle with the names of its domains, without the period, which always differs."""
-    return named(re.sub(r"\s*[:,]?\s*[0-9.]+ (?:ns|us|ms|s)\b", "", text), domains)
+    saved = [one.saved for one in readings if one.limit == text]
+    figures = percent(_length_s(spans) / total_s)
+    if saved:
+        figures += f" · −{percent(sum(saved) / len(saved))} without it"
+    return Lane(text, figures, bars)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ingest.core.durable import DISK
-from ingest.core.errors import Interrupted, NotFoundError, TwinError, UsageError
+from ingest.core.errors import InfeasibleError, Interrupted, NotFoundError, TwinError, UsageError
 from ingest.core.progress import SILENT, Progress
 from policy.baselines.kept import Kept
 from policy.core import registry
@@ -27,7 +27,9 @@ from replay.store import checkpoint_registry, run_index, world_reconstruction
 from replay.store.decision_codec import plan_in_force, plan_to_json
 from replay.store.event_sinks import Compare, LogSink, Reached, Sink, Totals, Watched
 from replay.store.run_header import Header, code_version, from_payload, unfinished
+from replay.store.run_kind import require_plans
 from twin.core.plan import Plan
+from twin.core.plan_text import with_names
 from twin.core.seeds import generator
 from twin.engines.engine import EngineName
 from twin.scenario import prepare
@@ -57,10 +59,18 @@ class PreparedRun:
 def simulate(
     prepared: PreparedRun, sink: Sink, progress: Progress = SILENT, watch: Fold | None = None
 ) -> Totals:
-    """Runs the loop of a prepared run in its simulated world; `watch` sees every event."""
+    """Runs the loop of a prepared run in its simulated world; `watch` sees every event.
+
+    Raises:
+        InfeasibleError: no plan can start the run; the message has the names of the sites.
+    """
     sink = sink if watch is None else Watched(sink, watch)
     world = World(prepared.setup, engine=prepared.header.engine, seed=prepared.header.seed)
-    return play(world, prepared.header, prepared.decision_sources, sink, progress)
+    try:
+        return play(world, prepared.header, prepared.decision_sources, sink, progress)
+    except InfeasibleError as error:
+        names = [domain.name for domain in prepared.setup.cluster.domains]
+        raise InfeasibleError(with_names(str(error), names)) from error
 
 
 def execute_again(
@@ -76,15 +86,21 @@ def execute_again(
     log, `stored`, holds.
 
     Raises:
-        DivergenceError: the first event that differs.
+        DivergenceError: the first event that differs, or the message from outside that breaks the run.
     """
     with suppress(Reached):
         if prepared.header.live is None:
             simulate(prepared, compare, progress, watch)
             return
-        world = observed.world_of(prepared.header, prepared.setup, observed.until_the_end(stored))
+        facts = observed.LoggedFacts(stored)
+        world = observed.world_of(prepared.header, prepared.setup, facts)
         sink = compare if watch is None else Watched(compare, watch)
-        play(world, prepared.header, prepared.decision_sources, sink, progress)
+        try:
+            play(world, prepared.header, prepared.decision_sources, sink, progress)
+        except (TwinError, Reached):
+            raise
+        except Exception as error:  # what a message breaks may be of any kind
+            raise facts.broken(compare.run, error) from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,6 +211,7 @@ def resume(store: Path, run_id: str, *, progress: Progress = SILENT, watch: Fold
     """
     reader = RunReader(run_index.folder(store, run_id))
     header = from_payload(reader.header())
+    require_plans(run_id, header, "--resume")
     if header.live is not None:
         raise UsageError(f"{run_id} is the log of a service: `twin serve` goes on with it")
     if reader.finished:

@@ -26,6 +26,8 @@ from replay.store import run_index
 from replay.store.decision_codec import plan_from_json, plan_to_json
 from replay.store.event_sinks import LogSink
 from replay.store.run_header import from_payload, unfinished
+from replay.store.run_kind import require_plans
+from twin.core.plan_text import plan_text, with_names
 from twin.settings.disturbances import LinkChange
 from twin.traces import perturbation
 
@@ -70,7 +72,7 @@ class WhatIf:
     @property
     def differences(self) -> dict[str, float | None]:
         """Other run less base, for every key figure; None where one has no value."""
-        base, other = self.base.to_json(), self.other.to_json()
+        base, other = self.base.numbers(), self.other.numbers()
         return {name: _difference(base[name], other[name]) for name in base}
 
     def to_json(self) -> Json:
@@ -126,6 +128,7 @@ def what_if(
     """
     reader = RunReader(run_index.folder(store, run_id))
     base_header = from_payload(reader.header())
+    require_plans(run_id, base_header, "a what-if")
     if not reader.finished:
         raise InputError(unfinished(base_header, run_id))
     header = branching.branch(
@@ -162,6 +165,8 @@ def pair(store: Path, base_run: str, run_id: str) -> WhatIf:
     """
     both = [RunReader(run_index.folder(store, run)) for run in (base_run, run_id)]
     headers = [from_payload(reader.header()) for reader in both]
+    for run, header in zip((base_run, run_id), headers, strict=True):
+        require_plans(run, header, "the comparison of two runs")
     unfinished = [reader.run_dir.name for reader in both if not reader.finished]
     if unfinished:
         raise InputError(f"{unfinished[0]}: the run is not finished")
@@ -186,7 +191,7 @@ def paired(base_run: str, base: list[Event], run_id: str, other: list[Event], en
         base_policy=own.policy,
         from_decision=0,
         until_s=None,
-        divergence=divergence(base, other),
+        divergence=divergence(base, other, own.world["scenario"]),
         base=of_events(base),
         other=of_events(other),
         verdicts=paired_comparison.judge(
@@ -200,8 +205,10 @@ def paired(base_run: str, base: list[Event], run_id: str, other: list[Event], en
     )
 
 
-def divergence(base: Iterable[Event], other: Iterable[Event]) -> Divergence | None:
-    """Returns the first decision after which the plans differ; None if they never do."""
+def divergence(base: Iterable[Event], other: Iterable[Event], scenario: Json) -> Divergence | None:
+    """Returns the first decision after which the plans differ, with the names of sites; None if they never
+    do."""
+    names = [domain["name"] for domain in scenario["cluster"]["domains"]]
     own = (event for event in base if event.type == "decided")
     others = (event for event in other if event.type == "decided")
     for one, two in zip(own, others, strict=False):
@@ -211,10 +218,10 @@ def divergence(base: Iterable[Event], other: Iterable[Event]) -> Divergence | No
                 one.payload["number"],
                 one.sim_ns / NS_PER_S,
                 one.payload["observation"]["trigger"],
-                _text(plans[0]),
-                one.payload["reason"],
-                _text(plans[1]),
-                two.payload["reason"],
+                _text(plans[0], names),
+                with_names(one.payload["reason"], names),
+                _text(plans[1], names),
+                with_names(two.payload["reason"], names),
             )
     return None
 
@@ -225,5 +232,5 @@ def plan_after(decided: Event) -> Json | None:
     return plan_to_json(plan_from_json(plan))
 
 
-def _text(plan: Json | None) -> str:
-    return "" if plan is None else str(plan_from_json(plan))
+def _text(plan: Json | None, names: Sequence[str]) -> str:
+    return "" if plan is None else plan_text(plan, names)

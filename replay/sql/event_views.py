@@ -30,7 +30,7 @@ DECISIONS = SqlView(
         JOB,
         ("trigger", "start, period, change, alarm, failure or repair"),
         ("action", "hold, turn (free knobs alone) or move"),
-        ("reason", "why, in words"),
+        ("reason", "why, in words; d0, d1, ... are the domains of the run in their order"),
         ("predicted_iter_s", "expected seconds of an iteration under the decision"),
         ("plan", "the new plan, JSON text; NULL: hold"),
         ("candidates", "how many plans were compared"),

@@ -37,6 +37,12 @@ _PARTS = """
     GROUP BY run)"""
 """Tokens of the iterations under way at the end of a run, by the share of each that was done."""
 
+
+def _per_billion(usd: str) -> str:
+    """USD for 1e9 progress tokens of a finished run."""
+    return f"1e9 * ({usd}) / nullif(f.t.tokens + coalesce(e.tokens, 0.0), 0)"
+
+
 RUNS = SqlView(
     "runs",
     "a run",
@@ -67,6 +73,12 @@ RUNS = SqlView(
         ),
         ("egress_usd", "price of the bytes between domains, of finished runs"),
         ("gpu_usd", "price of the GPU time held, of finished runs"),
+        ("tokens_per_s", "progress tokens by simulated seconds, of finished runs"),
+        ("total_usd", "GPU time held and bytes between domains; GPUs without a price count as 0"),
+        ("usd_per_1e9_tokens", "total_usd for 1e9 progress tokens"),
+        ("rent_usd_per_1e9_tokens", "of it the GPU time held"),
+        ("egress_usd_per_1e9_tokens", "of it the bytes between domains"),
+        ("gpus_without_price", "domains whose GPUs have no price; whether plans held them is not asked"),
         ("events", "events stored"),
         ("segments", "segments stored"),
         ("stored_bytes", "bytes of its segments"),
@@ -81,8 +93,19 @@ RUNS = SqlView(
     (s.p.scenario->>'$.weights.efficiency') || ',' || (s.p.scenario->>'$.weights.utilisation') || ',' ||
     (s.p.scenario->>'$.weights.cost'), from_json(s.p.scenario->'$.cluster.domains[*].name', '["VARCHAR"]'),
     m.finished, f.sim_ns / 1e9, f.t.tokens, f.t.tokens + coalesce(e.tokens, 0.0), f.t.iterations + f.lost,
-    f.lost, f.moves - coalesce(f.t.turns, 0), f.t.turns, f.t.egress_usd, f.t.gpu_usd, m.events, m.segments,
-    m.stored_bytes, m.digest, m.chain_head
+    f.lost, f.moves - coalesce(f.t.turns, 0), f.t.turns, f.t.egress_usd, f.t.gpu_usd,
+    (f.t.tokens + coalesce(e.tokens, 0.0)) / nullif(f.sim_ns / 1e9, 0), f.t.gpu_usd + f.t.egress_usd,
+    """
+    + _per_billion("f.t.gpu_usd + f.t.egress_usd")
+    + ", "
+    + _per_billion("f.t.gpu_usd")
+    + ", "
+    + _per_billion("f.t.egress_usd")
+    + """,
+    list_transform(list_filter(from_json(s.p.scenario->'$.cluster.domains',
+    '[{"name":"VARCHAR","usd_per_gpu_hour":"DOUBLE"}]'), lambda d: coalesce(d.usd_per_gpu_hour,
+    (s.p.scenario->>'$.cluster.hardware.usd_per_gpu_hour')::DOUBLE) <= 0), lambda d: d.name),
+    m.events, m.segments, m.stored_bytes, m.digest, m.chain_head
     FROM stored_runs m LEFT JOIN (SELECT run, from_json(payload, '{"scenario":"JSON","policy":"VARCHAR",
     "seed":"BIGINT","engine":"VARCHAR","window":"VARCHAR","dataset":"VARCHAR","checkpoint":"VARCHAR",
     "config_digest":"VARCHAR","branch":"JSON"}') AS p FROM bounds WHERE type = 'run_started' AND seq = 0) s

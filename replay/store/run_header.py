@@ -20,6 +20,7 @@ from ingest.core.names import STORED
 from ingest.core.terminal import clipped
 from replay.store.decision_codec import digest
 from twin.engines.engine import EngineName
+from twin.filters.link_filter import AlarmRule
 from twin.scenario.prepare import Scenario
 from twin.settings.window import Part, SeriesIdentity, TimeSpan, Window
 
@@ -90,6 +91,11 @@ class Header:
         return SeriesIdentity(
             int(self.world["origin_epoch_ns"]), self.window_ns, self.world["traces"]["source"]
         )
+
+    @property
+    def alarm_rule(self) -> AlarmRule:
+        """What counted as an alarm in the run; its decisions depend on it."""
+        return cast(AlarmRule, self.world.get("alarm_rule", "restart"))
 
     @property
     def config_digest(self) -> str:

@@ -18,7 +18,8 @@ PARAMETERS = (
 )  # fmt: skip
 FIGURES = (
     "tokens", "progress_tokens", "iterations", "lost_iterations", "moves", "turns", "egress_usd", "gpu_usd",
-    "horizon_s",
+    "horizon_s", "tokens_per_s", "total_usd", "usd_per_1e9_tokens", "rent_usd_per_1e9_tokens",
+    "egress_usd_per_1e9_tokens",
 )  # fmt: skip
 """Columns of the view `runs`: what a run was made with, and its sums."""
 NS_PER_MS = 1_000_000

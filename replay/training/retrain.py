@@ -307,7 +307,7 @@ def promotion_decision(verdicts: Sequence[PairedDifference]) -> tuple[bool, str]
 
 
 def _evaluated(role: str, checkpoint: str, result: RunResult) -> Json:
-    scores = {name: None if value is None else float(value) for name, value in result.kpis.to_json().items()}
+    scores = {name: None if value is None else float(value) for name, value in result.kpis.numbers().items()}
     wall = {name for name in scores if name.startswith(("decision_", "coordination_", "late"))}
     kept = {name: value for name, value in scores.items() if name not in wall}
     return {"role": role, "checkpoint": checkpoint, "window": "test", "run": result.run_id, "scores": kept}

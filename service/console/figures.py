@@ -8,6 +8,7 @@ from ingest.core.units import GB
 from service.session import several_jobs
 from service.session.account_book import MINUTE_S, ChargeSums
 from service.session.session import Session
+from twin.estimation.training_cost import TrainingCost
 
 Json = dict[str, Any]
 RECENT_MINUTES = 10
@@ -27,6 +28,7 @@ def accounts(session: Session) -> Json:
         "measured": _measured(session, now),
         "month": None if month is None else {"month": month, **_sums(session, book.months[month])},
         "run": _sums(session, book.total),
+        **_of_run(session),
     }
 
 
@@ -37,7 +39,22 @@ def _expected(session: Session) -> Json | None:
     if not found:
         return None
     alone = found[0] if len(found) == 1 else {"iteration_s": None, "utilisation": {}}
-    return {"iteration_s": alone["iteration_s"], **_added(found), "utilisation": alone["utilisation"]}
+    added, mfu = _added(found), found[0]["cost"]["mfu"] if len(found) == 1 else None
+    unpriced = list(dict.fromkeys(site for one in found for site in one["cost"]["gpus_without_price"]))
+    return {
+        "iteration_s": alone["iteration_s"], **added, "mfu": mfu, "gpus_without_price": unpriced,
+        "usd_per_1e9_tokens": _per_billion(
+            added["tokens_per_s"] * HOUR_S, added["gpu_usd_per_hour"], added["egress_usd_per_hour"]
+        ),
+        "utilisation": alone["utilisation"],
+    }  # fmt: skip
+
+
+def _per_billion(tokens: float, rent_usd: float, egress_usd: float) -> Json:
+    """USD for 1e9 tokens in all and by part; None without tokens."""
+    cost = TrainingCost(tokens, HOUR_S, rent_usd, egress_usd, 0.0, None, None)
+    each = cost.per_billion_tokens()
+    return {part: each[part] for part in ("total", "rent", "egress")}
 
 
 def _added(found: list[Json]) -> Json:
@@ -61,9 +78,17 @@ def _measured(session: Session, now: float) -> Json | None:
         "egress_bytes_per_s": _sum(recent, "egress_bytes") / wall_s,
         "egress_usd_per_hour": _sum(recent, "egress_usd") / wall_s * HOUR_S,
         "gpu_usd_per_hour": _sum(recent, "gpu_usd") / wall_s * HOUR_S,
+        "usd_per_1e9_tokens": _per_billion(
+            _sum(recent, "tokens"), _sum(recent, "gpu_usd"), _sum(recent, "egress_usd")
+        ),
         "power_w": _sum(recent, "energy_j") / wall_s,
         "utilisation": _named(session, {k: _busy_s(k, recent) / wall_s for k in busy}),
     }
+
+
+def _of_run(session: Session) -> Json:
+    kpis = session.state.figures.kpis()
+    return {"mfu": kpis.mfu, "gpus_without_price": list(kpis.unpriced)}
 
 
 def _sums(session: Session, sums: ChargeSums) -> Json:
@@ -74,6 +99,7 @@ def _sums(session: Session, sums: ChargeSums) -> Json:
         "egress_bytes": sums.egress_bytes,
         "egress_usd": sums.egress_usd,
         "gpu_usd": sums.gpu_usd,
+        "usd_per_1e9_tokens": _per_billion(sums.tokens, sums.gpu_usd, sums.egress_usd),
         "energy_j": sums.energy_j,
         "links": [
             {"src": names[i], "dst": names[j], "bytes": size, "usd": size / GB * price[i][j]}

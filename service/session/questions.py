@@ -1,27 +1,33 @@
 """Questions to a live run that change nothing: what it would do now, and whether a job would fit."""
 
 import copy
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
-from ingest.core.errors import DamageError, InfeasibleError, UsageError
+from ingest.core import config
+from ingest.core.errors import InfeasibleError, UsageError
 from ingest.core.units import NS_PER_S
 from policy.core.protocol import Decision, Policy
+from policy.search.batch_scoring import CLOSED_FORM_SCHEDULES
 from policy.search.plan_search import best_plans
 from replay.run.loop import action
-from replay.store.decision_codec import decision_to_json, plan_from_json, plan_to_json
+from replay.store.decision_codec import decision_to_json, plan_to_json
 from service.session.session import Session
+from twin.core.plan_text import with_names
 from twin.core.view import View
 from twin.estimation.estimator import DEAD, Estimator
 from twin.estimation.iteration_estimate import IterationEstimate
+from twin.estimation.training_cost import of_iteration
 from twin.scenario import cluster_and_jobs
+from twin.settings.plan_document import received_plan
 from twin.settings.scenario_file import JobSettings
 
 Json = dict[str, Any]
+MOST_TIMED = 8_192
+"""Micro-batches times chunks of a supposed job whose operations are timed one by one: some ten seconds."""
 SHOWN = 8
 """Candidates of a decision that an answer holds, the best first."""
 
@@ -36,6 +42,7 @@ class Moment:
     mode: str
     virtual: bool
     next_period_s: float
+    names: tuple[str, ...]  # of the sites
 
 
 def moment(session: Session, job: str = "") -> Moment:
@@ -55,6 +62,7 @@ def moment(session: Session, job: str = "") -> Moment:
         mode=world.mode,
         virtual=world.jobs[job].orders.virtual,
         next_period_s=session.next_period_s(),
+        names=tuple(domain.name for domain in session.setup.cluster.domains),
     )
 
 
@@ -68,6 +76,8 @@ def dry_run(now: Moment, changed: Mapping[tuple[int, int], float], gpus: Mapping
         decision = now.policy.decide(view)
     except InfeasibleError as error:
         decision = Decision(None, str(error), fallback=str(error))
+    fallback = None if decision.fallback is None else with_names(decision.fallback, now.names)
+    decision = replace(decision, reason=with_names(decision.reason, now.names), fallback=fallback)
     answer = decision_to_json(decision)
     answer["candidates"] = sorted(answer["candidates"], key=lambda c: c["iter_s"] or np.inf)[:SHOWN]
     answer.pop("mask"), answer.pop("log_probability")
@@ -138,8 +148,8 @@ def admission(session: Session, now: Moment, asked: AdmissionQuestion) -> Json:
         "starts_in_s": 0.0 if at_once else wait_s if alone else None,
         "given_iteration_s": None if asked.plan is None else _given_s(estimator, view, asked.plan),
         "reason": _why_wait(at_once is not None, alone is not None, wait_s),
-        "now": None if at_once is None else job_figures(session, *at_once, asked.tokens),
-        "alone": None if alone is None else job_figures(session, *alone, asked.tokens),
+        "now": None if at_once is None else job_figures(session, estimator, *at_once, asked.tokens),
+        "alone": None if alone is None else job_figures(session, estimator, *alone, asked.tokens),
     }
 
 
@@ -150,11 +160,20 @@ def estimator_of(session: Session, model: str, settings: Json) -> Estimator:
         UsageError: an unknown model, or settings that do not fit.
     """
     scenario = session.setup.scenario
-    try:
-        own = JobSettings.model_validate_json(_merged(scenario.job, settings))
-    except ValueError as error:
-        raise UsageError(f"job: {error}") from error
+    own = config.parse(JobSettings, {**scenario.job.model_dump(mode="json"), **settings}, source="job:")
+    if _operations(own) > max(MOST_TIMED, _operations(scenario.job)):
+        raise UsageError(
+            f"job: {own.global_batch:,} sequences in micro-batches of {min(own.micro_batches)} under "
+            f"{own.schedule} are {_operations(own):,} to be timed in each stage; at most {MOST_TIMED:,} are"
+        )
     return session.setup.estimator(cluster_and_jobs.job(scenario, model, own))
+
+
+def _operations(job: JobSettings) -> int:
+    """Micro-batches times chunks whose operations a search has to time one by one; 0 where it has a form."""
+    if job.schedule in CLOSED_FORM_SCHEDULES:
+        return 0
+    return job.global_batch // min(job.micro_batches) * job.chunks
 
 
 def free_beside(view: View) -> list[int]:
@@ -167,18 +186,11 @@ def free_beside(view: View) -> list[int]:
 
 def _given_s(estimator: Estimator, view: View, value: Json) -> float | None:
     """Seconds of an iteration of a given plan; None: a dead link."""
-    try:
-        plan = plan_from_json(value)
-    except DamageError as error:
-        raise UsageError("plan: it is none") from error
-    if plan is None or (problems := estimator.problems(plan)):
-        raise UsageError(f"plan: it cannot run: {'; '.join(problems) if plan else 'it is empty'}")
+    plan = received_plan(value)
+    if problems := estimator.problem_texts(plan):
+        raise UsageError(f"plan: it cannot run: {'; '.join(problems)}")
     ns = estimator.iter_ns(plan, view.forecast.links(), view.slowdown)
     return None if ns == DEAD else ns / NS_PER_S
-
-
-def _merged(job: JobSettings, settings: Json) -> str:
-    return json.dumps({**job.model_dump(mode="json"), **settings})
 
 
 def _why_wait(now: bool, alone: bool, wait_s: float | None) -> str:
@@ -201,8 +213,9 @@ def best_of(estimator: Estimator, view: View, free: list[int]) -> tuple[Any, Ite
 
 
 def job_figures(
-    session: Session, plan: Any, estimate: IterationEstimate, each: int, tokens: int | None
-) -> Json:
+    session: Session, estimator: Estimator, plan: Any, estimate: IterationEstimate, each: int,
+    tokens: int | None,
+) -> Json:  # fmt: skip
     """Returns speed, egress and price of a plan, and of `tokens` with it."""
     rate = each / estimate.iter_s
     iterations = None if tokens is None else -(-tokens // each)
@@ -227,6 +240,7 @@ def job_figures(
         "egress_bytes_per_s": float(estimate.wan_bytes.sum()) / estimate.iter_s,
         "egress_usd_per_hour": estimate.usd / estimate.iter_s * 3600,
         "gpu_usd_per_hour": estimate.gpu_usd / estimate.iter_s * 3600,
+        "cost": of_iteration(estimator, plan, estimate).to_json(),
         "whole": total or None,
     }
 

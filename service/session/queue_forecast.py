@@ -71,7 +71,7 @@ def queue(session: Session, now: Moment, jobs: list[QueuedJob], left: int | None
             found = best_of(estimator, view, free)
             if found is None:
                 continue
-            figures = job_figures(session, *found, job.tokens)
+            figures = job_figures(session, estimator, *found, job.tokens)
             used = [0] * len(free)
             for share in found[0].shares:
                 used[share.domain] += len(share.gpus)

@@ -6,6 +6,7 @@ Called in the session's thread, by `Session.ask`; nothing changes by it.
 from typing import Any
 
 from service.session.session import Session
+from twin.estimation.training_cost import of_iteration
 from twin.world.observed_job import ObservedJob
 
 Json = dict[str, Any]
@@ -53,6 +54,7 @@ def estimate(session: Session, job: ObservedJob) -> Json | None:
         "egress_usd_per_hour": found.usd / found.iter_s * HOUR_S,
         "gpu_usd_per_hour": found.gpu_usd / found.iter_s * HOUR_S,
         "power_w": found.energy_j / found.iter_s,
+        "cost": of_iteration(job.estimator, plan, found).to_json(),
         "utilisation": {
             session.setup.cluster.domains[k].name: share
             for k, share in sorted(found.utilisation_by_domain.items())

@@ -1,8 +1,12 @@
 """The console without a browser: its files, what they may load, who gets figures, and what these are."""
 
+import json
 import re
+import shutil
+import subprocess
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path, PurePosixPath
 
@@ -10,12 +14,14 @@ import pytest
 from fastapi.routing import APIRoute
 from starlette.testclient import TestClient
 
-from service.api.app import ApiSettings, make_app
+from service.api.app import make_app
 from service.api.tokens import Tokens
 from service.console import routes
 from service.console.assets import STATIC, assets
 from service.session.session import Session
-from tests.support.serving import links, toy_session
+from tests.support.serving import TOKEN, api_settings, asking, links, toy_session
+from twin.core.plan import Plan, Share, Sync, to_json
+from twin.core.plan_text import plan_text
 
 OWN = sorted(path for path in STATIC.rglob("*") if path.is_file() and "vendor" not in path.parts)
 
@@ -29,9 +35,9 @@ def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Session]:
 
 
 def opened(session: Session, tokens: Path | None = None) -> TestClient:
-    app = make_app(session, ApiSettings(Tokens(tokens)))
+    app = make_app(session, api_settings(tokens=Tokens(tokens, TOKEN)))
     routes.mount(app)
-    return TestClient(app)
+    return asking(app)
 
 
 @pytest.fixture(scope="module")
@@ -130,6 +136,12 @@ def test_accounts_and_series_are_those_of_the_steps(client: TestClient) -> None:
     wall_s = sums["tokens"] / rates["tokens_per_s"]
     assert 0.02 <= wall_s < 5 and rates["gpu_usd_per_hour"] == pytest.approx(sums["gpu_usd"] / wall_s * 3600)
     assert rates["gpu_usd_per_hour"] == pytest.approx(after["expected"]["gpu_usd_per_hour"])
+    for found in (rates, after["expected"]):
+        each = found["usd_per_1e9_tokens"]
+        hourly = found["gpu_usd_per_hour"] + found["egress_usd_per_hour"]
+        assert each["total"] == pytest.approx(each["rent"] + each["egress"])
+        assert each["total"] == pytest.approx(hourly / 3600 / found["tokens_per_s"] * 1e9)
+    assert after["expected"]["mfu"] > 0 and after["mfu"] > 0  # beyond 1, as these steps are
     held = {share["domain"] for share in plan["shares"]}
     assert rates["utilisation"].keys() == {f"d{k}" for k in held}
     assert len(rows["at"]) == 1 and rows["step_s"] == [pytest.approx(rates["iteration_s"], rel=1e-4)]
@@ -145,3 +157,31 @@ def test_the_guide_names_its_routes_and_sections(repository: Path) -> None:
     sections = re.findall(r'\["[\w-]+", "([^"]+)", \w+\]', listed + "]")
     table = guide.split("## What it shows")[1].split("**Measured")[0]
     assert re.findall(r"^\| ([A-Z][^|]+?) \|", table, re.M) == sections
+
+
+NODE = shutil.which("node")
+
+
+@pytest.mark.skipif(NODE is None, reason="needs node")
+def test_the_page_writes_plans_as_every_other_table() -> None:
+    """`planLine` of the page and `plan_text` give the same words."""
+    two = (Share(0, 20, 2, 2, tuple(range(8))), Share(1, 14, 2, 1, tuple(range(4))))
+    first = Plan(two, 2, 1, 8)
+    whole = tuple(Share(k, 34, 2, 1, (0, 1, 2, 3)) for k in (2, 0))
+    plans = [
+        first,
+        replace(first, extra_warmup=2, p2p="overlapped", routes=((0, 2, 1),), sequence_parallel=True),
+        replace(first, schedule="zb-v", chunks=2),
+        replace(first, context_parallel=2, ep=2),
+        replace(first, shares=whole, micro_batches=1, sync=Sync(50)),
+    ]
+    names = ("paris", "berlin")
+    script = (
+        (STATIC / "format.js").read_text()
+        + f"for (const plan of {json.dumps([to_json(plan) for plan in plans])})"
+        + f" console.log(planLine(plan, {json.dumps(names)}));"
+    )
+    assert NODE is not None
+    words = [NODE, "--input-type=module", "-e", script]
+    found = subprocess.run(words, capture_output=True, text=True, check=True, timeout=60)
+    assert found.stdout.splitlines() == [plan_text(plan, names) for plan in plans]

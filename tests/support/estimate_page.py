@@ -48,6 +48,11 @@ OUTPUTS: tuple[tuple[str, str, str], ...] = (
     ("binding", "", "the critical cycle of the pipeline: which stages (from 0), which domains"),
     ("basis", "", "source of the stage times"),
     ("interval", "", "what runs the interval is made from"),
+    ("tokens_per_s", "1/s", "tokens of all sequences by iteration time"),
+    ("rent_usd", "USD", "rent of all GPUs for an iteration at list prices; empty where one is not known"),
+    ("usd_per_1e9_tokens", "USD", "rent and egress for 1e9 tokens; empty where one is not known"),
+    ("limit", "", "the limiting resource: without it an iteration is shortest, estimated again"),
+    ("limit_saved", "", "share of the iteration time that is saved without it"),
 )
 
 EXAMPLES = (

@@ -13,13 +13,15 @@ from twin.calibration.residual_quantiles import PROFILES, SCHEDULE, Residuals
 from twin.cases import stage_durations
 from twin.cases.case import Case
 from twin.cases.column_definitions import BadCellError
+from twin.cases.limits import limits, site_names
 from twin.cases.stage_durations import Modelled
-from twin.core import schedules
+from twin.core import gpu_models, schedules
 from twin.core.domain import Domain
 from twin.core.plan import Sync
 from twin.costs import energy, replica_sync, tied_embeddings
 from twin.costs.layer_compute import ComputeModel, layer_times
 from twin.costs.memory import WORKSPACE_BYTES, needed_bytes, workspace_bytes
+from twin.estimation.training_cost import TrainingCost
 from twin.pipeline import critical_cycle
 from twin.pipeline.kernel import DEAD
 from twin.pipeline.pipeline import Pipeline
@@ -54,6 +56,11 @@ class Answer:
     binding: str
     basis: str
     interval: str
+    tokens_per_s: float | None = None
+    rent_usd: float | None = None
+    usd_per_1e9_tokens: float | None = None
+    limit: str = ""
+    limit_saved: float | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Field by field."""
@@ -114,7 +121,10 @@ def explain(case: Case, constants: Constants = BUILT_IN) -> Explained:
     )
     alone = stage_durations.iteration_ns(case, silent)
     peak = () if modelled is None else stage_durations.peak_bytes(case, modelled)
-    return Explained(_describe(case, constants, timing, silent, total, alone, peak), timing, peak)
+    found = _describe(case, constants, timing, silent, total, alone, peak)
+    limit = limits(case, timing, update, _exchange_ns(case))
+    found = replace(found, limit=limit.text, limit_saved=limit.limiting.saved)
+    return Explained(found, timing, peak)
 
 
 def _updated(case: Case, modelled: Modelled, profiles: LakeProfiles | None) -> Modelled:
@@ -205,7 +215,25 @@ def _describe(
         binding="exchange between replicas" if 2 * _exchange_ns(case) > total else _binding(case, timing),
         basis=_basis(case, constants),
         interval=spread.basis,
+        **_money(case, iter_s, wan_bytes),
     )
+
+
+def _money(case: Case, iter_s: float, wan_bytes: float | None) -> dict[str, float | None]:
+    """Tokens per second, rent of the GPUs at the list prices that are known, and USD per 1e9 tokens in all;
+    None where model or a price is not known."""
+    prices = [gpu_models.USD_PER_HOUR.get(site.gpu.name) for site in case.of_stages]
+    known = [price for price in prices if price is not None]
+    rent = None
+    if len(known) == len(prices):
+        rent = sum(known) / len(known) * case.gpus * iter_s / 3600.0
+    tokens = None if case.model is None else case.global_batch * case.model.seq
+    total = None
+    if tokens is not None and rent is not None and wan_bytes is not None:
+        egress = wan_bytes / GB * USD_PER_GB
+        total = TrainingCost(tokens, iter_s, rent, egress, 0.0, None, None).per_billion_tokens()["total"]
+    speed = None if tokens is None else tokens / iter_s
+    return {"tokens_per_s": speed, "rent_usd": rent, "usd_per_1e9_tokens": total}
 
 
 def _exchange_ns(case: Case) -> int:
@@ -277,5 +305,6 @@ def _wan_bytes(case: Case) -> float | None:
 
 def _binding(case: Case, timing: Pipeline) -> str:
     found = critical_cycle.binding(timing)
-    first, last = case.domains[found.first], case.domains[found.last]
-    return f"{found} (d{first})" if first == last else f"{found} (d{first}-d{last})"
+    names = site_names(case)
+    first, last = (names[case.domains[end]] for end in (found.first, found.last))
+    return f"{found} ({first})" if first == last else f"{found} ({first} to {last})"

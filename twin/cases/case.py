@@ -85,6 +85,7 @@ class Case:
     context_parallel: int = 1
     ep: int = 1
     sites: tuple[Domain, ...] = ()
+    domain_names: tuple[str, ...] = ()  # in order of appearance, where the column `domains` names them
 
     @property
     def of_stages(self) -> tuple[Domain, ...]:

@@ -11,7 +11,7 @@ from twin.cases.column_definitions import BY_NAME, GPUS, STAGES, BadCellError, C
 from twin.cases.frameworks import filled
 from twin.cases.resolve_model import DEFAULT_SEQ, model_of
 from twin.cases.resolve_sites import kinds_of, sites_of
-from twin.cases.resolve_wan import domains_of, replicas_of, wan_of
+from twin.cases.resolve_wan import domains_of, names_of, replicas_of, wan_of
 from twin.core import schedules
 from twin.core.experts import degree_fault
 from twin.core.job import JobSpec, context_fault
@@ -77,6 +77,7 @@ def resolve(cells: Mapping[str, Cell]) -> Case:
         replicas=copies,
         context_parallel=context,
         ep=ep,
+        domain_names=names_of(cells, pp) if copies.count == 1 else (),
     )
 
 

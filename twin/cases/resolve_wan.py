@@ -35,6 +35,14 @@ def domains_of(cells: Mapping[str, Cell], pp: int, measured: Measured) -> tuple[
     return tuple(k for k, stages in enumerate(_even(pp, wanted)) for _ in range(stages))
 
 
+def names_of(cells: Mapping[str, Cell], pp: int) -> tuple[str, ...]:
+    """Names of the domains in order of appearance; none where the column has numbers."""
+    given: tuple[str, ...] = cells.get("domains") or ()
+    if len(given) not in (1, pp) or all(part.isdecimal() for part in given):
+        return ()
+    return tuple(dict.fromkeys(given))
+
+
 def _implied_domains(cells: Mapping[str, Cell], pp: int, measured: Measured) -> tuple[int, ...]:
     """Domains where the column is empty: a boundary with a cost in a list per boundary joins two domains."""
     wan: Times = cells.get("wan_bps", ())

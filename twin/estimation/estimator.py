@@ -18,6 +18,7 @@ from twin.core.domain import Cluster, LinkState, Matrix
 from twin.core.job import JobSpec
 from twin.core.placement import Layout
 from twin.core.plan import Plan, Share
+from twin.core.plan_text import with_names
 from twin.costs import migration, replica_sync
 from twin.costs.layer_compute import ComputeModel, layer_times
 from twin.costs.migration import Migration
@@ -100,11 +101,19 @@ class Estimator:
         )
 
     def problems(self, plan: Plan, free_gpus: Sequence[int] | None = None) -> tuple[str, ...]:
-        """Reasons why `plan` cannot run; empty when it can. `free_gpus` (K,): GPUs alive per domain."""
+        """Reasons why `plan` cannot run, in the notation of the log; empty when it can.
+
+        `free_gpus` (K,): GPUs alive per domain.
+        """
         found = feasibility.shape_problems(self.cluster, self.job, plan, free_gpus)
         if found:
             return found
         return feasibility.memory_problems(self.cluster, self._slots(plan), self.peak_mem_bytes(plan))
+
+    def problem_texts(self, plan: Plan) -> tuple[str, ...]:
+        """The same reasons with the names of the sites, for people."""
+        names = [domain.name for domain in self.cluster.domains]
+        return tuple(with_names(text, names) for text in self.problems(plan))
 
     def tokens(self, plan: Plan) -> int:
         """Tokens of an iteration of `plan`, with local SGD the equivalent tokens of synchronous training."""
@@ -211,8 +220,10 @@ class Estimator:
 
     def _binding(self, timing: Pipeline, costs: StageCosts) -> str:
         found = critical_cycle.binding(timing)
-        first, last = costs.slots[found.first].domain, costs.slots[found.last].domain
-        return f"{found} (d{first})" if first == last else f"{found} (d{first}-d{last})"
+        first, last = (
+            self.cluster.domains[costs.slots[end].domain].name for end in (found.first, found.last)
+        )
+        return f"{found} ({first})" if first == last else f"{found} ({first} to {last})"
 
     def _describe(
         self, plan: Plan, costs: StageCosts, busy_s: NDArray[np.float64], total: int, alone: int, binding: str

@@ -1,11 +1,7 @@
 """Numbers, times, plans and domain names as the page and its charts write them."""
 
 import math
-import re
-from collections.abc import Sequence
 from datetime import UTC, datetime
-
-from replay.log.events import Json
 
 NONE = "–"
 
@@ -55,37 +51,3 @@ def plain(value: float, digits: int = 4, sign: str = "") -> str:
 def scaled(value: float | None, factor: float = 1.0, unit: str = "", digits: int = 4) -> str:
     """`value` times `factor`, in `unit`; a dash for None."""
     return NONE if value is None else plain(value * factor, digits) + unit
-
-
-def named(text: str, domains: Sequence[str]) -> str:
-    """A text of the log with the domains' names for their numbers (d0, ...) and plans as in `plan_line`."""
-    text = re.sub(r"\bd(\d+)\b", lambda m: domains[int(m[1])] if int(m[1]) < len(domains) else m[0], text)
-    text = re.sub(r":(\d+)L\(tp(\d+),pp(\d+)\)(?: >)?", r" \1 (tp \2, pp \3) →", text)
-    text = re.sub(r" → \|", " |", text)
-    return re.sub(
-        r"(?: →)? dp(\d+) mbs(\d+) m(\d+) (\S+(?: v\d+)?)/(\w+)",
-        lambda m: f" · dp {m[1]} · {m[3]} x {m[2]}{_schedule(m[4], m[5])}",
-        text,
-    )
-
-
-def _schedule(schedule: str, p2p: str) -> str:
-    return "" if (schedule, p2p) == ("1f1b", "blocking") else f" · {schedule}, {p2p}"
-
-
-def plan_line(plan: Json, domains: Sequence[str]) -> str:
-    """A plan in one line: domain, layers and inner split in pipeline order; schedule, extra warm-up, routes
-    and local SGD only where they are not 1F1B, blocking, none, direct and none."""
-    sync = plan.get("sync")
-    shares = (" → " if sync is None else " | ").join(
-        f"{domains[s['domain']]} {s['layers']} (tp {s['tp']}, pp {s['pp']})" for s in plan["shares"]
-    )
-    chunks = f" x {plan['chunks']}" if plan.get("chunks", 1) > 1 else ""
-    parts = [f"{shares} · dp {plan['dp']} · {plan['micro_batches']} x {plan['micro_batch']}"]
-    parts[0] += _schedule(f"{plan['schedule']}{chunks}", plan["p2p"])
-    if plan.get("extra_warmup", 0):
-        parts.append(f"warm-up +{plan['extra_warmup']}")
-    if sync is not None:
-        parts.append(f"replicas, equal after every {sync['inner_steps']}")
-    parts += ["via " + "-".join(domains[k] for k in route) for route in plan.get("routes", ())]
-    return " · ".join(parts)

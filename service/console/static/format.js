@@ -39,16 +39,29 @@ export function time(at) {
 
 export const layersOf = (plan) => new Map((plan ? plan.shares : []).map((share) => [share.domain, share.layers]));
 
-// A plan in one line, stages in the order of the pipeline.
+const nameOf = (domains, k) => domains[k] ?? `d${k}`;
+
+// A plan in one line, in the notation of all of twin: twin/core/plan_text.py, which a test holds equal.
 export function planLine(plan, domains) {
   if (!plan) return NONE;
-  const shares = plan.shares.map((s) => `${domains[s.domain] ?? s.domain}: ${s.layers} layers` + (s.tp > 1 || s.pp > 1 ? ` (tp ${s.tp}, pp ${s.pp})` : ""));
-  return `${shares.join(" → ")} · dp ${plan.dp} · ${plan.micro_batches} × ${plan.micro_batch} · ${plan.schedule}`;
+  const cp = plan.context_parallel ?? 1, chunks = plan.chunks ?? 1, ep = plan.ep ?? 1;
+  const shares = plan.shares.map((s) => `${nameOf(domains, s.domain)}: ${s.layers} layers (tp ${s.tp}, pp ${s.pp})`);
+  const parts = [shares.join(plan.sync ? " | " : " > "), `dp ${Math.floor(plan.dp / cp)}`];
+  if (cp > 1) parts.push(`cp ${cp}`);
+  if (ep > 1) parts.push(`ep ${ep}`);
+  parts.push(`${plan.micro_batches} micro-batch${plan.micro_batches > 1 ? "es" : ""} of ${plan.micro_batch}`);
+  parts.push(plan.schedule + (chunks > 1 ? ` of ${chunks} chunks` : ""));
+  if (plan.p2p !== "blocking") parts.push(`${plan.p2p} sends`);
+  if (plan.extra_warmup) parts.push(`warm-up +${plan.extra_warmup}`);
+  if (plan.sequence_parallel) parts.push("sequence parallel");
+  if (plan.sync) parts.push(`replicas averaged every ${plan.sync.inner_steps > 1 ? `${plan.sync.inner_steps} steps` : "step"}`);
+  for (const route of plan.routes ?? []) {
+    const names = route.map((k) => nameOf(domains, k));
+    parts.push(`${names[0]} to ${names[names.length - 1]} via ${names.slice(1, -1).join(", ")}`);
+  }
+  return parts.join(", ");
 }
 
 // Jobs of a scenario that lists several; none where it has one, whose figures stand in the state itself.
 export const several = (state) => state.jobs.filter((job) => job.name);
 export const plansOf = (state) => state.jobs.map((job) => job.plan).filter(Boolean);
-
-// Reasons of policies name domains d0, d1, …; the page has their names.
-export const named = (reason, domains) => String(reason ?? "").replace(/\bd(\d+)(?=:|\b)/g, (text, k) => domains[k] ?? text);

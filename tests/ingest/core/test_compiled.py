@@ -147,11 +147,11 @@ def test_kernels_are_imported_without_a_home(tmp_path: Path, repository: Path) -
 
 
 def test_a_function_for_compiled_callers_runs_there_and_says_so_to_python() -> None:
-    @compiled.njit_inner()  # type: ignore[untyped-decorator]
+    @compiled.njit(inner=True)
     def twice(number: int) -> int:
         return 2 * number
 
-    @compiled.njit  # type: ignore[untyped-decorator]
+    @compiled.njit
     def twice_and_one(number: int) -> int:
         return int(twice(number)) + 1
 
@@ -161,16 +161,16 @@ def test_a_function_for_compiled_callers_runs_there_and_says_so_to_python() -> N
 
 
 def test_a_borrowing_function_calls_one_that_makes_arrays_and_makes_none_itself() -> None:
-    @compiled.njit  # type: ignore[untyped-decorator]
+    @compiled.njit
     def sum_of_squares(values: NDArray[np.int64]) -> int:
         return int((values * values).sum())
 
-    @compiled.njit_borrowing()  # type: ignore[untyped-decorator]
+    @compiled.njit(borrowing=True)
     def one_more(values: NDArray[np.int64]) -> int:
         values[0] += 1
         return int(sum_of_squares(values))
 
-    @compiled.njit_borrowing()  # type: ignore[untyped-decorator]
+    @compiled.njit(borrowing=True)
     def made(count: int) -> int:
         return int(np.zeros(count, np.int64).sum())
 

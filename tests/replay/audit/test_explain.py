@@ -18,6 +18,7 @@ from tests.support import toys
 from tests.support.toys import Threshold, register, toy_run, without_lake
 from tests.support.worlds import toy_setup
 from twin.core.plan import Sync
+from twin.core.plan_text import with_names
 from twin.core.view import View
 
 FOR_GOOD: toys.Steps = {(0, 1): [(60.0, 1e9)], (0, 2): [(60.0, 1e9)]}
@@ -175,7 +176,8 @@ def assert_flips(replayed: logged_decisions.PolicyReplay, view: View, point: Tip
     assert asked(factor) == point.answer != usual
     assert asked(factor * outwards) != usual  # perhaps a third answer: plans follow each other closely
     assert {asked(factor / outwards), asked(np.sqrt(factor))} == {usual}  # just inside, and half way
-    assert f"would {point.answer} if B(d{i}->d{j})" in point.sentence(("d0", "d1", "d2"))
+    names = ("d0", "d1", "d2")
+    assert f"would {with_names(point.answer, names)} if B(d{i}->d{j})" in point.sentence(names)
 
 
 def test_a_decision_without_any_plan_is_explained(tmp_path: Path, run_id: str) -> None:

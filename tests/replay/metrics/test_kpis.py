@@ -10,6 +10,8 @@ from replay.log.events import Event
 from replay.metrics.kpis import of_events
 from replay.metrics.paired_comparison import blocks_of
 from replay.metrics.percentile_billing import BillingMeter
+from tests.support.worlds import toy_scenario
+from twin.core.model_presets import preset
 
 S = 10**9
 SCENARIO = {
@@ -87,6 +89,43 @@ def test_figures_by_hand() -> None:
     assert found.load_stability == pytest.approx(0.9)  # the horizon is not the scheduler's doing
     assert (found.decision_p50_s, found.decision_max_s, found.coordination_max_s) == (1.0, 1.5, 3.0)
     json.dumps(found.to_json(), allow_nan=False)
+
+
+def priced_history(usd_per_gpu_hour: float = 5.0) -> list[Event]:
+    """`history` in a scenario of llama2-7b on A100 at 5 USD an hour: four GPUs, then eight."""
+    scenario = toy_scenario().model_dump(mode="json")
+    scenario["cluster"]["domains"][2]["usd_per_gpu_hour"] = usd_per_gpu_hour
+    events = history()
+    events[0].payload["scenario"] = scenario
+    for event in events:
+        if event.type == "plan_applied":
+            for share in event.payload["plan"]["shares"]:
+                share["gpus"] = [0, 1, 2, 3]
+    for n, held_s in ((3, 40), (5, 10), (6, 45), (7, 5)):
+        count = 8 if n == 3 else 4
+        events[n].payload.update(gpu_ns=count * held_s * S, gpu_usd=count * held_s * 5.0 / 3600)
+    return events
+
+
+def test_money_and_mfu_by_hand() -> None:
+    """8 GPUs for 40 s and 4 for 60 s at 5 USD an hour; 2.5 USD of egress; 9,000 tokens in 100 s."""
+    found = of_events(priced_history())
+    rent = (8 * 40 + 4 * 60) * 5.0 / 3600
+    assert found.tokens_per_s == 90.0 and found.gpu_usd == pytest.approx(rent)
+    assert found.total_usd == pytest.approx(rent + 2.5)
+    assert found.total_usd_per_token == pytest.approx((rent + 2.5) / 9000)
+    assert found.rent_usd_per_token is not None and found.usd_per_token is not None
+    assert found.rent_usd_per_token + found.usd_per_token == pytest.approx(found.total_usd_per_token)
+    model = preset("llama2-7b")
+    done = 9000 * model.flops_per_sequence / model.seq
+    assert found.mfu == pytest.approx(done / ((8 * 40 + 4 * 60) * 312e12))
+    assert found.unpriced == ()
+    json.dumps(found.to_json(), allow_nan=False)
+
+
+def test_a_site_without_a_price_is_named_and_an_unreadable_scenario_has_no_mfu() -> None:
+    assert of_events(priced_history(0.0)).unpriced == ("d2 (A100-80)",)
+    assert of_events(history()).mfu is None
 
 
 def test_the_share_of_the_iteration_under_way_at_the_end_is_progress() -> None:

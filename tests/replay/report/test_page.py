@@ -20,7 +20,7 @@ from replay.metrics.kpis import of_events
 from replay.report import charts, kpi_table, run_comparison, time_breakdown
 from replay.report import page as report
 from replay.report.decisions import OTHERS_SHOWN, decisions
-from replay.report.drawing.formatting import percent
+from replay.report.drawing.formatting import percent, scaled
 from replay.report.drawing.section import Section
 from replay.report.drawing.svg import ticks
 from replay.report.run_data import (
@@ -267,7 +267,22 @@ def test_an_alarm_is_shown_at_its_own_link(tmp_path: Path) -> None:
             log.append(sim_ns, kind, payload, wall=wall)
     run, _ = fold_run(RunReader(tmp_path / "runs" / "a").events())
     assert run.alarms == {(0, 1): [900.0], (2, 1): [900.0], (2, 0): [900.0]}
-    assert html(charts.links(run)).count('"filter alarm"') == 3
+    page = html(charts.links(run))
+    assert page.count('"filter alarm"') == page.count('"kind":"ticks"') == 3
+    assert '"moments"' not in page, "an outage is drawn over the whole height, an alarm is not"
+
+
+def test_changes_of_plan_are_listed_before_decisions_that_kept_it(tmp_path: Path) -> None:
+    with RunWriter.create(tmp_path / "runs" / "a") as log:
+        for sim_ns, kind, payload, wall in history():
+            log.append(sim_ns, kind, payload, wall=wall)
+    run, _ = fold_run(RunReader(tmp_path / "runs" / "a").events())
+    rows = re.findall('<tr class="(\\w+)">.*?<td>([^<]*)</td>', html(decisions(run)))
+    kept = [css == "hold" for css, _ in rows]
+    assert kept == sorted(kept) and len(set(kept)) == 2
+    for part in (False, True):
+        times = [time for css, time in rows if (css == "hold") == part]
+        assert times == sorted(times)
 
 
 def test_two_runs_beside_each_other_and_the_front(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -282,7 +297,14 @@ def test_two_runs_beside_each_other_and_the_front(tmp_path: Path, monkeypatch: p
     assert f"{mine.kpis.tokens / 1e6:,.4g}" in text and f"{other.kpis.tokens / 1e6:,.4g}" in text
     assert all(v.kpi in run_comparison.VERDICT_FIGURES for v in found.verdicts)
     assert text.count('class="dots big') == 2 and '<span class="this">greedy</span>' in text
-    assert ">Bottleneck over time</h2>" in text and "The binding cycle at each decision" in text
+    assert ">Bottleneck over time</h2>" in text and "What limits the iteration at each decision" in text
+    assert "per 10⁹ tokens in all" in text and "tokens/s, MFU" in text
+    total, rent, egress = (
+        scaled(usd, 1e9)
+        for usd in (mine.kpis.total_usd_per_token, mine.kpis.rent_usd_per_token, mine.kpis.usd_per_token)
+    )
+    assert f"${total}" in text and f"GPU rent {rent} + egress {egress}" in text
+    assert "L(tp" not in text and "mbs" not in text  # plans in one notation
     assert "by the model" in text  # the waterfall splits what iterations waited for
     assert report.render(tmp_path, other.run_id).count(">Time and money</h2>") == 1
 

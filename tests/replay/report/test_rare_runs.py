@@ -10,10 +10,10 @@ from replay.log.run_log import RunReader, RunWriter
 from replay.metrics.cost_time_points import CostTimePoint
 from replay.report import run_comparison, time_breakdown
 from replay.report.cost_model import CostModelReading
-from replay.report.drawing.formatting import plan_line
 from replay.report.drawing.section import Section
 from replay.report.run_data import RunData, fold_run
 from tests.support.histories import history, plan
+from twin.core.plan_text import plan_text
 
 NAMES = ("oslo", "guizhou", "shanghai")
 
@@ -26,17 +26,24 @@ def html(section: Section | None) -> str:
 @pytest.mark.parametrize(
     ("fields", "way"),
     [
-        ({}, "oslo 20 (tp 1, pp 2) → guizhou 14 (tp 1, pp 2) · dp 1 · 16 x 1"),
-        ({"schedule": "interleaved", "chunks": 2}, "16 x 1 · interleaved x 2, blocking"),
-        ({"sync": {"inner_steps": 64}}, "oslo 20 (tp 1, pp 2) | guizhou 14 (tp 1, pp 2) · dp 1"),
-        ({"sync": {"inner_steps": 64}}, "replicas, equal after every 64"),
-        ({"routes": [[0, 2, 1], [1, 2, 0]]}, "via oslo-shanghai-guizhou · via guizhou-shanghai-oslo"),
+        (
+            {},
+            "oslo: 20 layers (tp 1, pp 2) > guizhou: 14 layers (tp 1, pp 2), dp 1, "
+            "16 micro-batches of 1, 1f1b",
+        ),
+        ({"schedule": "interleaved", "chunks": 2}, "16 micro-batches of 1, interleaved of 2 chunks"),
+        (
+            {"sync": {"inner_steps": 64}},
+            "oslo: 20 layers (tp 1, pp 2) | guizhou: 14 layers (tp 1, pp 2), dp 1",
+        ),
+        ({"sync": {"inner_steps": 64}}, "replicas averaged every 64 steps"),
+        ({"routes": [[0, 2, 1], [1, 2, 0]]}, "oslo to guizhou via shanghai, guizhou to oslo via shanghai"),
     ],
 )
 def test_a_plan_in_one_line_tells_what_is_not_usual(fields: dict[str, Any], way: str) -> None:
-    line = plan_line({**plan(), **fields}, NAMES)
+    line = plan_text({**plan(), **fields}, NAMES)
     assert way in line
-    assert ("→" in line) == ("sync" not in fields) and ("via" in line) == ("routes" in fields)
+    assert (" > " in line) == ("sync" not in fields) and ("via" in line) == ("routes" in fields)
 
 
 def test_a_link_that_stays_down_is_down_until_the_end(tmp_path: Path) -> None:
@@ -51,7 +58,7 @@ def test_a_link_that_stays_down_is_down_until_the_end(tmp_path: Path) -> None:
 
 def test_the_rest_of_the_binding_cycles_share_a_lane() -> None:
     held = [f"d{k % 3}: stage {k}" for k in range(time_breakdown.BINDINGS + 2)]
-    readings = [CostModelReading(100.0 * k, text, 0.1, 0.1) for k, text in enumerate(held)]
+    readings = [CostModelReading(100.0 * k, text, 0.3, 0.1, 0.1) for k, text in enumerate(held)]
     run = RunData(end_s=100.0 * len(held))
     run.header = {"scenario": {"cluster": {"domains": [{"name": name} for name in NAMES]}}}
     text = html(time_breakdown.binding(run, readings))

@@ -1,6 +1,6 @@
 // Decisions with their reasons, what became of orders, and refusals by reason.
 import { html } from "../html.js";
-import { duration, ms, named, planLine, time } from "../format.js";
+import { duration, ms, planLine, time } from "../format.js";
 import { change } from "../store.js";
 
 const KINDS = [["", "all"], ["move", "moves"], ["turn", "turns"], ["hold", "holds"], ["fell", "fallbacks"]], SHOWN = 100;
@@ -28,7 +28,7 @@ function Row({ row, names, open }) {
   const toggle = () => change({ opened: open ? null : row.number });
   return html`<tr class=${css(row)}>
       <td><button type="button" class="plain" aria-expanded=${String(open)} onClick=${toggle}>${row.number}</button></td><td>${time(row.at)}</td>
-      <td class="act">${row.job && html`<b>${row.job}</b> `}${row.action}${row.fallback && " (fallback)"}</td><td>${row.trigger}</td><td class="why">${named(row.reason, names)}</td></tr>
+      <td class="act">${row.job && html`<b>${row.job}</b> `}${row.action}${row.fallback && " (fallback)"}</td><td>${row.trigger}</td><td class="why">${row.reason}</td></tr>
     ${open && html`<tr class="opened"><td colspan="5"><dl>
       <dt>called for by</dt><dd>${causes(row, names) || row.trigger}</dd>
       <dt>plan</dt><dd>${row.plan ? planLine(row.plan, names) : "the one in force stays"}</dd>
@@ -51,7 +51,7 @@ function Refused({ decisions, events }) {
 
 export function Decisions({ state, decisions, events, filter, opened }) {
   const names = state.domains.map((domain) => domain.name), words = filter.words.trim().toLowerCase();
-  const fits = (row) => (!filter.kind || css(row) === filter.kind) && (!words || `${row.job || ""} ${row.action} ${row.trigger} ${named(row.reason, names)}`.toLowerCase().includes(words));
+  const fits = (row) => (!filter.kind || css(row) === filter.kind) && (!words || `${row.job || ""} ${row.action} ${row.trigger} ${row.reason}`.toLowerCase().includes(words));
   const found = decisions.filter(fits).reverse(), shown = found.slice(0, SHOWN);
   return html`<div class="filter">
       <label>words <input id="decision-search" type="search" value=${filter.words} onInput=${(event) => change({ filter: { ...filter, words: event.target.value } })} /></label>

@@ -1,6 +1,6 @@
 // The job that is served, and what happened to it.
 import { html } from "../html.js";
-import { duration, layersOf, named, plain, scaled, several, time, usd } from "../format.js";
+import { duration, layersOf, plain, scaled, several, time, usd } from "../format.js";
 
 const WORDS = {
   order_given: (e) => `order ${e.number} given: ${e.reason}`, order_closed: (e) => `order ${e.number} ${e.state}${e.reason ? `: ${e.reason}` : ""}`,
@@ -8,8 +8,9 @@ const WORDS = {
   rollback_requested: (e) => `rollback asked for${e.client ? ` by ${e.client}` : ""}${e.reason ? `: ${e.reason}` : ""}`,
   link_failed: (e, names) => `link ${names[e.src]} → ${names[e.dst]} failed`, link_restored: (e, names) => `link ${names[e.src]} → ${names[e.dst]} is back`,
   gpu_failed: (e, names) => `${names[e.domain]} lost ${e.gpus} GPUs, ${e.free} are alive`, gpu_repaired: (e, names) => `${names[e.domain]} has ${e.gpus} GPUs back`,
+  clock_jumped: (e) => e.reason, clock_settled: (e) => `the clock is believed again: ${e.reason}`,
   plan_applied: () => "plan applied", job_submitted: () => "submitted", job_started: () => "started", job_preempted: (e) => `stopped ${e.reason}`,
-  job_finished: (e) => `ended: ${e.reason}`,
+  job_finished: (e) => `ended: ${e.reason}`, message_quarantined: (e) => `a message${e.client ? ` of ${e.client}` : ""} was set aside: ${e.reason}`,
 };
 const SHOWN = 100;
 
@@ -21,7 +22,7 @@ function Line({ job, names }) {
   return html`<tr><th scope="row">${job.name}</th><td class="n">${plain(job.priority)}</td><td>${job.model}</td><td>${DOES[job.state](job)}</td><td>${where(job, names)}</td>
     <td class="n">${scaled(job.tokens, "")}${job.tokens_asked ? ` of ${scaled(job.tokens_asked, "")}` : ""}</td><td class="n">${duration(job.mean_step_s)}</td>
     <td class="n">${duration(estimate && estimate.iteration_s)}</td><td class="n">${duration(estimate && estimate.seconds_left)}</td><td class="n">${usd(estimate && estimate.egress_usd_per_hour)}</td>
-    <td class="why">${job.state === "ended" ? "" : job.obstacle || (job.decision ? named(job.decision.reason, names) : "nothing was decided yet")}</td></tr>`;
+    <td class="why">${job.state === "ended" ? "" : job.obstacle || (job.decision ? job.decision.reason : "nothing was decided yet")}</td></tr>`;
 }
 
 // All jobs of a scenario with several: plans are under “Plan over time”.

@@ -1,6 +1,6 @@
 // Forms that change nothing: a dry run of the policy, and whether another job would fit.
 import { html } from "../html.js";
-import { bytes, duration, named, percent, plain, planLine, scaled, several, usd } from "../format.js";
+import { bytes, duration, percent, plain, planLine, scaled, several, usd } from "../format.js";
 import { pair } from "../live.js";
 import { change } from "../store.js";
 import { Answer, Button, send } from "./forms.js";
@@ -40,9 +40,9 @@ export function DryRun({ state, me, supposed, asking, answers }) {
     <div class="fields">${state.domains.map((domain) => html`<label key=${domain.name}>GPUs of ${domain.name} <input type="number" name=${`gpus:${domain.name}`} min="0" max=${domain.gpus} step="1" placeholder=${domain.alive} /></label>`)}</div>
     <p><${Button} type="submit" kind="main" role="read" me=${me} disabled=${asking !== null}>Dry run<//></p></form>
     <${Answer} name="dry-run" asking=${asking} answers=${answers}>${(found) => html`
-      <p class="sentence"><b>${found.action}</b>: ${named(found.reason, names)}</p>
+      <p class="sentence"><b>${found.action}</b>: ${found.reason}</p>
       <dl><dt>plan</dt><dd>${found.plan ? planLine(found.plan, names) : "the one in force stays"}</dd><dt>expected iteration</dt><dd>${duration(found.predicted_iter_s)}</dd>
-      <dt>why not now</dt><dd><ul>${found.why_not_now.map((why) => html`<li>${named(why, names)}</li>`)}</ul></dd></dl>
+      <dt>why not now</dt><dd><ul>${found.why_not_now.map((why) => html`<li>${why}</li>`)}</ul></dd></dl>
       <${Candidates} rows=${found.candidates} names=${names} />`}<//>`;
 }
 
@@ -57,6 +57,7 @@ function Fit({ title, fit, names }) {
   if (!fit) return null;
   return html`<h3>${title}</h3><dl><dt>plan</dt><dd>${planLine(fit.plan, names)}</dd><dt>speed</dt><dd>${scaled(fit.tokens_per_s, "tokens/s")}, ${duration(fit.iteration_s)} a step</dd>
     <dt>egress</dt><dd>${bytes(fit.egress_bytes_per_s)}/s, ${usd(fit.egress_usd_per_hour)}/h</dd><dt>GPUs</dt><dd>${usd(fit.gpu_usd_per_hour)}/h</dd>
+    <dt>per 10⁹ tokens</dt><dd>${usd(fit.cost.usd_per_1e9_tokens.total)} in all${fit.cost.gpus_without_price.length ? `, without GPUs of ${fit.cost.gpus_without_price.join(", ")}` : ""}, MFU ${percent(fit.cost.mfu)}</dd>
     ${fit.whole && html`<dt>the whole job</dt><dd>${duration(fit.whole.seconds)}, ${bytes(fit.whole.egress_bytes)} and ${usd(fit.whole.egress_usd)} of egress, ${usd(fit.whole.gpu_usd)} of GPUs</dd>`}</dl>`;
 }
 
