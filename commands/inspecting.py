@@ -129,12 +129,12 @@ def audit(
     covered = None if signed is None or not report.ok else signing.covered_events(out.store, signed)
     body = report.to_json() | {"signed_events": covered}
 
-    def render(console: "Console") -> None:
+    def render_audit(console: "Console") -> None:
         show.audit(console, report)
         if covered is not None:
             show.signed(console, covered, since + report.events)
 
-    out.show(body, render)
+    out.show(body, render_audit)
     sys.exit(0 if report.ok else 3)
 
 

@@ -94,11 +94,12 @@ def content(path: Path, max_bytes: int = MAX_FILE_BYTES) -> bytes:
     Raises:
         IrregularFileError: it is something else, or has more than `max_bytes`. OSError: it cannot be read.
     """
-    with open_regular(path) as stream:
-        size = os.fstat(stream.fileno()).st_size
-        if size > max_bytes:
-            raise IrregularFileError(f"{size:,} bytes, and at most {max_bytes:,} are read at once")
-        return stream.read()
+    status = path.lstat()
+    if not stat.S_ISREG(status.st_mode):
+        raise IrregularFileError("not a regular file")
+    if status.st_size > max_bytes:
+        raise IrregularFileError(f"{status.st_size:,} bytes, and at most {max_bytes:,} are read at once")
+    return path.read_bytes()
 
 
 def read_regular(path: Path, max_bytes: int = MAX_FILE_BYTES) -> bytes:

@@ -16,7 +16,7 @@ from ingest.core.terminal import SENTENCE, clipped, shown
 from ingest.objects import working_copy
 
 NAME = "backup.json"
-SCHEMA = "twin.backup/1"
+SCHEMA: Literal["twin.backup/1"] = "twin.backup/1"
 DERIVED = frozenset({"cache", "reports", "fetched", "quarantine", "service", NAME})
 """What is of no use in a copy, or is made again; so are locks and hidden files. `service` has the token of a
 service on this machine, which no copy may have."""

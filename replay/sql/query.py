@@ -4,7 +4,7 @@ A run that is being written is read up to its last committed event, in a segment
 checked (`statement.py`) and runs where nothing but the files under the views can be read (`sandbox.py`).
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -15,6 +15,7 @@ import pyarrow as pa
 from ingest.core.errors import DamageError, StorageError, UsageError
 from ingest.core.scratch import Scratch
 from ingest.lake import duckdb_views, lake
+from ingest.objects import working_copy
 from replay.log.run_log import RunReader
 from replay.log.segment_index import SegmentIndex
 from replay.sql import sandbox, views
@@ -52,8 +53,9 @@ def query(store: Path, sql: str, *, note: Note = lambda text: None, limits: Limi
         DamageError: a run in the store is not as it was written.
         StorageError: a file could not be read, or the temporary ones not written.
     """
+    _name_left_out(store, note)
     while True:
-        stored, files = _stored(store, note), lake.parts(store)
+        stored, files = _stored(store), lake.parts(store)
         try:
             with Scratch(store) as scratch:
                 return _execute(store, sql, stored, files, note, limits, scratch.path)
@@ -124,22 +126,29 @@ def _kept(
     return cache.kept(run_dir.name, contents.head, view, partial(_rows, run_dir, contents, view, folder))
 
 
-def _stored(store: Path, note: Note) -> Stored:
-    """Returns the runs that are answered from; one with damaged objects in a bucket is left out and named.
+def _stored(store: Path) -> Stored:
+    """Returns the runs that are answered from; one with damaged objects in a bucket is left out.
 
     Raises:
         DamageError: a run on a disk is damaged.
     """
+    readers = [reader for reader in _readers(store) if reader.unfetched is None]
+    found = [(reader.run_dir, reader.contents()) for reader in readers]
+    return [(run_dir, contents) for run_dir, contents in found if contents.end]
+
+
+def _name_left_out(store: Path, note: Note) -> None:
+    """Names the runs of a bucket that cannot be answered from."""
+    for reader in _readers(store) if working_copy.bucket_of(store) is not None else ():
+        if reader.unfetched is not None:
+            note(f"{reader.run_dir.name} is left out: {reader.unfetched}")
+
+
+def _readers(store: Path) -> Iterator[RunReader]:
     folder = store / RUNS
-    found = []
     for run_dir in sorted(folder.iterdir()) if folder.is_dir() else ():
         if run_dir.is_dir():
-            reader = RunReader(run_dir)
-            if reader.unfetched is not None:
-                note(f"{run_dir.name} is left out: {reader.unfetched}")
-            elif (contents := reader.contents()).end:
-                found.append((run_dir, contents))
-    return found
+            yield RunReader(run_dir)
 
 
 def _define(

@@ -167,6 +167,7 @@ def test_a_drop_that_is_killed_has_dropped_all_or_nothing(tmp_path: Path) -> Non
     first = tmp_path / "store"
     mine = fill(tmp_path / "mine", {f"{n}.csv": lines(LINKS, link(str(n))) for n in range(1, 9)})
     other = fill(tmp_path / "other", {"c.csv": lines(LINKS, link("3"))})
+    more = fill(tmp_path / "more", {"d.csv": lines(LINKS, link("6"))})
     ingest([mine, other], first)
     fill(mine, {"1.csv": lines(LINKS, link("40"))})
     ingest([mine], first)
@@ -186,7 +187,7 @@ def test_a_drop_that_is_killed_has_dropped_all_or_nothing(tmp_path: Path) -> Non
         if there:
             killer.whole("--store", str(store), *words)
         assert set(lake.datasets(store)) == {"other"} and lake.digest(store) == one
-        ingest([other], store)  # the next writer takes away what was left
+        ingest([more], store)  # the next ingest that adds rows takes away what was left
         assert not [name for name in tree(store) if "dataset=mine" in name], "no part is left behind"
     workload.tally("command kills", killer.killed)
 

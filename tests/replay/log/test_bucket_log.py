@@ -282,8 +282,10 @@ def test_a_history_that_was_written_again_is_found_by_the_head(run: InMemory, tm
     assert [one.problem for one in read_elsewhere(run).verify(head)] == [  # P5
         f"the chain does not hold {head}: the end was cut or the past rewritten"
     ]
-    with pytest.raises(DamageError):
-        RunReader(run_at(run.machine())).verify()
+    before = RunReader(run_at(run.machine()))  # of a machine that has read the log as it was
+    assert before.verify() != []
+    with pytest.raises(DamageError, match=r"replaced|went away"):
+        before.contents()
 
 
 def test_a_lost_end_is_found_by_the_record_of_the_head(run: InMemory) -> None:
@@ -293,7 +295,7 @@ def test_a_lost_end_is_found_by_the_record_of_the_head(run: InMemory) -> None:
         read_elsewhere(run).contents()
     obstore.put(run.client, "runs/a/head.json", b"{}")
     with pytest.raises(DamageError, match=r"head\.json: its bytes"):
-        read_elsewhere(run)
+        read_elsewhere(run).contents()
 
 
 def test_objects_that_do_not_belong_to_the_run_are_named(run: InMemory) -> None:
