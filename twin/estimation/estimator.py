@@ -101,8 +101,10 @@ class Estimator:
         )
 
     def problems(self, plan: Plan, free_gpus: Sequence[int] | None = None) -> tuple[str, ...]:
-        """Reasons why `plan` cannot run, in the notation of the log; empty when it can. `free_gpus` (K,): GPUs
-        alive per domain."""
+        """Reasons why `plan` cannot run, in the notation of the log; empty when it can.
+
+        `free_gpus` (K,): GPUs alive per domain.
+        """
         found = feasibility.shape_problems(self.cluster, self.job, plan, free_gpus)
         if found:
             return found
