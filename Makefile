@@ -96,6 +96,7 @@ fuzz: $(READY)
 	TWIN_FUZZ=5000 $(BIN)/python -m pytest tests/contract/test_malformed.py -v --durations=0
 	TWIN_FUZZ=2000 $(BIN)/python -m pytest tests/contract/test_random_mappings.py -v --durations=0
 	TWIN_FUZZ=20000 $(BIN)/python -m pytest tests/hostile/test_documents.py -v --durations=0
+	TWIN_FUZZ=20000 $(BIN)/python -m pytest tests/hostile/test_service_border.py -v -s --durations=0
 	TWIN_FUZZ=1000 $(BIN)/python -m pytest tests/twin/nodes/test_kernel.py tests/twin/pipeline tests/twin/sites -v --durations=0
 
 # Policies against each other and the bound, as docs/measured/results.md: an hour and three quarters the first time.

@@ -9,11 +9,13 @@ from typing import NoReturn
 
 import click
 
+from commands.frame import standard_streams
 from commands.frame.lazy_group import LazyGroup
+from commands.frame.standard_streams import ReaderGoneError
 from commands.output import HELP, Output, shared_options
 from commands.run_record import append
-from ingest.core.errors import Interrupted, TwinError
-from ingest.core.terminal import visible
+from ingest.core.errors import Interrupted, StorageError, TwinError, UsageError
+from ingest.core.terminal import visible, without_keys
 
 # Matrices are small here: the threads of BLAS cost four times what they bring. Read when numpy is imported.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
@@ -97,6 +99,7 @@ def fail(error: TwinError | click.ClickException, as_json: bool) -> NoReturn:
     message = str(error)
     if isinstance(error, click.ClickException):
         message = error.format_message()
+    message = without_keys(message)
     if isinstance(error, click.exceptions.NoArgsIsHelpError):  # nothing was said: its message is the help
         click.echo(message, err=True)
     else:
@@ -106,8 +109,9 @@ def fail(error: TwinError | click.ClickException, as_json: bool) -> NoReturn:
     if as_json:
         import json
 
-        body = {"schema": "twin.error/1", "error": type(error).__name__, "message": message}
-        with suppress(OSError):  # stdout itself may be what failed; the message is on stderr
+        code = error.code if isinstance(error, TwinError) else UsageError.code
+        body = {"schema": "twin.error/1", "error": type(error).__name__, "code": code, "message": message}
+        with suppress(ReaderGoneError, StorageError):  # stdout may be what failed; the message is on stderr
             click.echo(json.dumps(body))
     sys.exit(error.exit_code)
 
@@ -124,13 +128,14 @@ def interrupted(stop: BaseException | None) -> NoReturn:
 def main() -> None:
     """Entry point: turns every expected failure into a message and an exit code, and keeps the record."""
     output = Output()
-    try:
-        _run(output)
-    except SystemExit as leaving:
-        code = leaving.code if isinstance(leaving.code, int) else 1
-        _close(output, code, leaving.__context__ if code else None)
-        raise
-    _close(output, 0, None)
+    with standard_streams.reported():
+        try:
+            _run(output)
+        except SystemExit as leaving:
+            code = leaving.code if isinstance(leaving.code, int) else 1
+            _close(output, code, leaving.__context__ if code else None)
+            raise
+        _close(output, 0, None)
 
 
 def _close(output: Output, code: int, error: BaseException | None) -> None:
@@ -141,7 +146,8 @@ def _close(output: Output, code: int, error: BaseException | None) -> None:
     if output.debug and record["error"]:
         click.echo(visible(record["error"]).rstrip(), err=True)
     if output.verbose:
-        cost = f"{record['seconds']:.1f} s, {record['peak_bytes'] / 2**20:,.0f} MiB, store {output.place}"
+        place = without_keys(str(output.place))
+        cost = f"{record['seconds']:.1f} s, {record['peak_bytes'] / 2**20:,.0f} MiB, store {place}"
         click.echo(f"twin: exit code {code}, {cost}", err=True)
     if output.log is not None:
         try:
@@ -152,7 +158,12 @@ def _close(output: Output, code: int, error: BaseException | None) -> None:
 
 def _run(output: Output) -> None:
     try:
-        twin.main(obj=output, standalone_mode=False, prog_name="twin")
+        try:
+            twin.main(obj=output, standalone_mode=False, prog_name="twin")
+        except SystemExit:  # a verdict, whose text is to arrive, too
+            sys.stdout.flush()
+            raise
+        sys.stdout.flush()
     except (click.ClickException, TwinError) as error:
         # A usage error may come before `--json` is read.
         fail(error, output.as_json or "--json" in sys.argv)
@@ -164,7 +175,7 @@ def _run(output: Output) -> None:
         interrupted(error)
     except MemoryError as error:
         fail(click.ClickException(f"not enough memory ({error}); {MORE_MEMORY}"), output.as_json)
-    except BrokenPipeError:  # the reader of our output has gone; nothing is left to say
+    except ReaderGoneError:  # nothing is left to say
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(0)
 

@@ -5,7 +5,6 @@ give them a meaning.
 """
 
 import ast
-import json
 import os
 from contextlib import suppress
 from pathlib import Path
@@ -15,7 +14,8 @@ import click
 from click.shell_completion import CompletionItem, get_completion_class
 
 from commands.output import BUCKET, Output, command, with_output
-from ingest.core import plugins, resources
+from ingest.core import integrity, plugins, resources, safe_json
+from ingest.core.errors import TwinError
 
 REGISTRY = Path(__file__).resolve().parents[1] / "policy" / "core" / "registry.py"
 VARIABLE = "_TWIN_COMPLETE"
@@ -44,9 +44,10 @@ def scenarios(ctx: click.Context, param: click.Parameter, begun: str) -> Items:
 def datasets(ctx: click.Context, param: click.Parameter, begun: str) -> Items:
     """Returns the data sets of the lake that begin so."""
     index: Any = {}
-    with suppress(OSError, ValueError):  # no lake yet, or one that `twin verify` complains about
-        index = json.loads((_store(ctx) / "lake" / "committed.json").read_bytes())
-    return _fitting(sorted(set(index.get("manifests", {}).values())), begun)
+    with suppress(OSError, ValueError, TwinError):  # no lake yet, or one that `twin verify` complains about
+        index = safe_json.parsed(integrity.read_regular(_store(ctx) / "lake" / "committed.json"))
+    named = index.get("manifests") if isinstance(index, dict) else None
+    return _fitting(sorted({str(name) for name in named.values()}) if isinstance(named, dict) else [], begun)
 
 
 def policy_names() -> list[str]:

@@ -8,7 +8,7 @@ import click
 
 from commands import completion as known
 from commands.frame.options_as_settings import given
-from commands.output import PATH, Output, with_output, writing_command
+from commands.output import FOLDER, PATH, Output, with_output, writing_command
 from ingest.core.errors import InputError, UsageError
 
 SHIPPED = Path("shipped")
@@ -236,7 +236,7 @@ def traces(out: Output, name: str | None, plot: Path | None, drop: bool) -> None
 
         with out.console.working("picture"):
             drawn = picture(out.store, name, plot)
-        stored = durable.replace(plot, drawn)
+        stored = durable.write_output(plot, drawn)
         body = {"schema": "twin.plot/1", "name": name, "path": str(plot), "bytes": stored.size_bytes}
         out.show(body, lambda console: console.line(str(plot)))
         return
@@ -250,7 +250,7 @@ def traces(out: Output, name: str | None, plot: Path | None, drop: bool) -> None
 
 
 @writing_command
-@click.argument("directory", type=PATH)
+@click.argument("directory", type=FOLDER)
 @with_output
 def synth(out: Output, directory: Path) -> None:
     """Write the shipped synthetic traces again, byte for byte.

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from commands.output import PATH, Output, command, with_output, writing_command
+from commands.output import FOLDER, PATH, Output, command, with_output, writing_command
 from ingest.core.errors import UsageError
 from ingest.core.terminal import clipped
 
@@ -20,7 +20,7 @@ SIZE = re.compile("[1-9][0-9]{0,4}")
 
 
 @writing_command
-@click.argument("directory", type=PATH)
+@click.argument("directory", type=FOLDER)
 @click.option("--micro-batches", default="1,2,4,8", help="Sizes to measure [1,2,4,8].")
 @click.option("--repetitions", type=click.IntRange(1), default=20, help="Timed repetitions of each [20].")
 @with_output
@@ -197,7 +197,7 @@ def draw(out: Output, found: "BatchAnswer | ProfileAnswer", path: Path | None) -
 
     with out.console.working("picture"):
         drawn = picture(found, path)
-    durable.replace(path, drawn)
+    durable.write_output(path, drawn)
 
 
 @writing_command

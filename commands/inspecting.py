@@ -100,7 +100,7 @@ def audit(
 
     if key is not None or public is not None:
         extras.require("sign", "a signature")
-    run_id = run_index.find(out.store, run)
+    run_id = out.run(run)
     if aside:
         moved = quarantine(run_index.folder(out.store, run_id))
         out.show(moved.to_json(), lambda console: show.quarantined(console, moved))
@@ -108,8 +108,10 @@ def audit(
     if job is not None:
         _explain_job(out, run_id, job, moment)
         return
+    signed = None
     if public is not None:
-        chain_head = signing.verified(out.store, run_id, public).chain_head
+        signed = signing.verified(out.store, run_id, public)
+        chain_head = signed.chain_head
     if number is not None:
         with out.console.progress() as progress:
             found = auditor.decision(out.store, run_id, number, progress=progress)
@@ -123,8 +125,16 @@ def audit(
     with out.console.progress() as progress:
         report = auditor.audit(out.store, run_id, chain_head=chain_head, since=since, progress=progress)
     if key is not None and report.ok:
-        signing.sign(out.store, run_id, key)
-    out.show(report.to_json(), lambda console: show.audit(console, report))
+        signed = signing.sign(out.store, run_id, key, report.chain_head)
+    covered = None if signed is None or not report.ok else signing.covered_events(out.store, signed)
+    body = report.to_json() | {"signed_events": covered}
+
+    def render(console: "Console") -> None:
+        show.audit(console, report)
+        if covered is not None:
+            show.signed(console, covered, since + report.events)
+
+    out.show(body, render)
     sys.exit(0 if report.ok else 3)
 
 
@@ -153,7 +163,7 @@ def compact(out: Output, run: str) -> None:
     from replay.sql import query
     from replay.store import run_index
 
-    run_id = run_index.find(out.store, run)
+    run_id = out.run(run)
     with out.console.working("compaction"):
         done = compaction.compact(run_index.folder(out.store, run_id))
         query.keep(out.store, run_id)
@@ -186,9 +196,8 @@ def report(out: Output, run: tuple[str, ...], page: Path | None, compare: bool, 
       twin report latest --compare --vs tri-7b-static
       twin report tri-7b-hippo tri-7b-static tri-7b-mpc
     """
-    from replay.store import run_index
 
-    run_ids = [run_index.find(out.store, one) for one in run]
+    run_ids = [out.run(one) for one in run]
     if len(run_ids) > 1:
         path = _several(out, run_ids, page, asks_more=compare or other is not None)
     else:
@@ -209,7 +218,6 @@ def _several(out: Output, run_ids: list[str], page: Path | None, *, asks_more: b
 
 def _one(out: Output, run_id: str, page: Path | None, compare: bool, other: str | None) -> Path:
     from replay.report import page as writer
-    from replay.store import run_index
 
     with out.console.progress() as progress:
         comparison = None
@@ -221,7 +229,7 @@ def _one(out: Output, run_id: str, page: Path | None, compare: bool, other: str 
         if other is not None:
             from replay.run.whatif import pair
 
-            versus = pair(out.store, run_index.find(out.store, other), run_id)
+            versus = pair(out.store, out.run(other), run_id)
         progress.start(None, "page")
         return writer.write(out.store, run_id, page, comparison, versus)
 
@@ -248,9 +256,8 @@ def trace(out: Output, run: str, start: float, end: float | None, file: Path) ->
     Example: twin trace latest --from 600 --to 660 --out trace.json
     """
     from replay.report import chrome_trace
-    from replay.store import run_index
 
-    run_id = run_index.find(out.store, run)
+    run_id = out.run(run)
     with out.console.progress() as progress:
         made = chrome_trace.write(
             out.store, run_id, file, from_s=start, to_s=start + 60 if end is None else end, progress=progress

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -134,6 +134,14 @@ def training(
 )
 @click.option("--tokens", type=PATH, metavar="FILE", help="Bearer tokens: NAME ROLES SHA256 [UNTIL] a line.")
 @click.option(
+    "--allow-host", "hosts", multiple=True, metavar="NAME",
+    help="Name under which clients reach the service, beside localhost and --host; again for more.",
+)  # fmt: skip
+@click.option(
+    "--proxy", "proxies", multiple=True, metavar="ADDRESS",
+    help="Reverse proxy, or network of some, whose X-Forwarded-For names the client; again for more.",
+)  # fmt: skip
+@click.option(
     "--active/--shadow", default=False, help="Mode of a new run: order plans, or only log [shadow]."
 )
 @click.option(
@@ -163,19 +171,25 @@ def training(
     "--scrape-every", default=15.0, type=click.FloatRange(0.1, 86_400), metavar="S",
     help="Seconds between two looks at a page [15].",
 )  # fmt: skip
+@click.option(
+    "--synthetic", multiple=True, type=click.Choice(("links", "job")),
+    help="Part of the telemetry that is made up, as in a demonstration: the console says so; again for both.",
+)  # fmt: skip
 @click.option("--certificate", type=PATH, metavar="FILE", help="Certificate chain, PEM: serve over TLS.")
 @click.option("--key", type=PATH, metavar="FILE", help="Its private key, PEM.")
 @with_output
 def serve(
     out: Output, scenario: str, dataset: str | None, policy: str, host: str, port: int, tokens: Path | None,
-    active: bool, order_timeout: float, renew_after: float, webhook: str | None, followed: tuple[Path, ...],
-    scraped: tuple[str, ...], scrape_every: float, certificate: Path | None, key: Path | None,
+    hosts: tuple[str, ...], proxies: tuple[str, ...], active: bool, order_timeout: float, renew_after: float,
+    webhook: str | None, followed: tuple[Path, ...], scraped: tuple[str, ...], scrape_every: float,
+    synthetic: tuple[str, ...], certificate: Path | None, key: Path | None,
 ) -> None:  # fmt: skip
     """Serve decisions for a job that runs: telemetry in, plans out.
 
     Everything accepted and decided is in the event log before it is answered; started again, the service goes
-    on with its run. A token's hash: printf %s TOKEN | sha256sum. Roles are read, push, decide, admin. Needs
-    the extra `serve`.
+    on with its run. It prints its address with the token of the store, which programs of the same user find
+    by themselves. With --tokens the tokens are those of a file; a hash: printf %s TOKEN | sha256sum. Roles
+    are read, push, decide, admin. Needs the extra `serve`.
 
     \b
     Examples:
@@ -190,12 +204,15 @@ def serve(
     from twin.scenario.prepare import load
 
     extras.require("serve", "`twin serve`")
+    from service import local_token
     from service.api import server
     from service.api.app import ApiSettings, make_app
+    from service.api.origins import allowed_hosts, named_by
     from service.api.tokens import Tokens
-    from service.api.webhook import Webhook
+    from service.api.webhook import POSTED, Webhook
     from service.console import routes as console_routes
     from service.session.session import Session, SessionSettings
+    from service.session.undelivered import Undelivered
     from service.sources.feeder import Feeder, TelemetrySource
     from service.sources.rows import FollowedFile
     from service.sources.scrape import ScrapedPage
@@ -203,36 +220,46 @@ def serve(
     sources: list[TelemetrySource] = [FollowedFile(path) for path in dict.fromkeys(followed)]
     sources += [ScrapedPage(url, scrape_every) for url in dict.fromkeys(scraped)]
     posted = None if webhook is None else Webhook(webhook, os.environ.get("TWIN_WEBHOOK_SECRET", ""))
-    address = server.ListenAddress(host, port, certificate, key)
+    address = server.ListenAddress(host, port, certificate, key, proxies)
     if (certificate is None) != (key is None):
         raise UsageError("--certificate and --key go together")
     if tokens is None and not address.loopback:
         raise UsageError(f"--host {host} lets other machines in: name their tokens with --tokens FILE")
-    access = ApiSettings(Tokens(tokens))
+    names = (*allowed_hosts(hosts), *named_by(host))
+    accepted = None if tokens is None else Tokens(tokens)
     mode = "active" if active else "shadow"
-    settings = SessionSettings(policy, dataset, mode, order_timeout, 3600 * renew_after)
+    settings = SessionSettings(policy, dataset, mode, order_timeout, 3600 * renew_after, synthetic)
     with out.console.working("scenario and filters"):
         session = Session(out.store, load(scenario), settings)
     DISK.foretell((run_index.folder(out.store, session.run_id), f"log of a service for {scenario}"))
     listener = server.bound(address)
+    if posted is not None:
+        session.listeners.append(lambda events: posted.publish(session.state.run, events))
+        posted.start(Undelivered(out.store, webhook or "", session.header, POSTED, lambda: session.run_id))
+    own = "" if accepted else local_token.made(out.store)
+    access = ApiSettings(accepted or Tokens(None, own), hosts=names)
     for note in session.notes:
         out.console.note(note)
     with out.console.working("the run so far and the first decision"):
         session.start()
 
     def ready(url: str) -> None:
-        body = {"schema": "twin.serve/1", "url": url, "run": session.run_id, "mode": session.published.mode}
+        opened = f"{url}/?token={own}" if own else url
+        token_file = str(local_token.path_of(out.store)) if own else None
+        body = {
+            "schema": "twin.serve/1", "url": url, "console": opened, "token_file": token_file,
+            "run": session.run_id, "mode": session.published.mode,
+        }  # fmt: skip
         out.show(
-            body, lambda console: console.line(f"{url}  run {session.run_id}, {body['mode']}; Ctrl-C ends")
+            body, lambda console: console.line(f"{opened}  run {session.run_id}, {body['mode']}; Ctrl-C ends")
         )
 
-    if posted is not None:
-        session.listeners.append(posted.publish)
     feeders = [Feeder(session, source, out.console.note) for source in sources]
-    app = make_app(session, access, feeders)
+    app = make_app(session, access, feeders, posted)
     console_routes.mount(app)
     try:
-        server.run(app, address, listener, ready)
+        with local_token.announced(listener.getsockname()[1], out.store) if own else nullcontext():
+            server.run(app, address, listener, ready)
     finally:
         for feeder in feeders:
             feeder.close()

@@ -53,7 +53,8 @@ weights_option = click.option(
 )
 link_option = click.option(
     "--link", "links", multiple=True, metavar="A>B=F",
-    help="What if a link had F times its bandwidth; A<>B: both ways; @S: from S seconds on; repeatable.",
+    help="What if a link had F times its bandwidth (0.5 or 50%); A<>B: both ways; @S: from S seconds on; "
+    "repeatable.",
 )  # fmt: skip
 live_option = click.option("--live", is_flag=True, help="Show links, plan, decisions and figures as it goes.")
 port_option = click.option(

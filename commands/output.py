@@ -3,7 +3,7 @@
 import os
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +13,8 @@ from click.core import ParameterSource
 from commands.frame.lazy_group import LazyGroup
 from commands.frame.options_as_settings import settings, variable
 from commands.run_record import RunRecord
-from ingest.core.errors import Interrupted, StorageError, TwinError
+from ingest.core.errors import Interrupted, TwinError
+from ingest.core.terminal import clipped, without_keys
 
 if TYPE_CHECKING:
     from commands.show.console import Console
@@ -22,10 +23,23 @@ HELP = {"help_option_names": ["-h", "--help"]}
 PATH = click.Path(path_type=Path)
 BUCKET = "s3://"
 """How the address of a store in a bucket begins."""
-FOLDER = click.Path(path_type=Path, file_okay=False)
 
 
-class StorePlace(click.Path):
+class Folder(click.Path):
+    """The path of a folder, new or there; click itself refuses regular files alone, and takes a device."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Returns the path."""
+        path = super().convert(value, param, ctx)
+        if path.exists() and not path.is_dir():
+            self.fail(f"Directory {str(value)!r} is a file.", param, ctx)
+        return path
+
+
+FOLDER = Folder(path_type=Path, file_okay=False)
+
+
+class StorePlace(Folder):
     """A folder, or `s3://BUCKET/PREFIX`, which stays a text: the path of an address would lose a slash."""
 
     name = "store"
@@ -58,14 +72,37 @@ class Output:
         if not place.startswith(BUCKET):
             return Path(place)
         if self._opened is None or self._opened[0] != place:
-            from replay.log.bucket_log import open_store
+            from replay.log.bucket_log import odd_names, open_store
 
             self._opened = place, open_store(place)
+            if odd := odd_names(self._opened[1]):
+                more = f" and {len(odd) - 1:,} more" if len(odd) > 1 else ""
+                self.console.note(
+                    f"{clipped(odd[0])}{more} in the bucket: of no run, passed over; `twin verify` lists them"
+                )
         return self._opened[1]
 
     @store.setter
     def store(self, place: Path) -> None:
         self.place = place
+
+    def run(self, name: str) -> str:
+        """Returns the run of the store with this id, a unique beginning of it, or `latest`; says on stderr
+        which run that is, and which newer ones are not finished.
+
+        Raises:
+            NotFoundError: no run or more than one fits.
+        """
+        from replay.store import run_index, run_kind
+
+        run_id = run_index.find(self.store, name)
+        if name == run_index.LATEST and run_id != name:
+            unfinished = run_index.latest(self.store).unfinished
+            with suppress(TwinError):  # of a damaged run the command itself says so
+                name = f"latest is {run_id}, {run_kind.of_run(self.store, run_id).described}"
+            newer = f"; newer, but not finished: {', '.join(unfinished)}" if unfinished else ""
+            self.console.note(f"{name}{newer}" if name != run_index.LATEST else f"latest is {run_id}{newer}")
+        return run_id
 
     @property
     def console(self) -> "Console":
@@ -81,7 +118,7 @@ class Output:
         if self.as_json:
             import json
 
-            click.echo(json.dumps(result, allow_nan=False))
+            click.echo(without_keys(json.dumps(result, allow_nan=False)))
         else:
             render(self.console)
 
@@ -91,17 +128,9 @@ def write(data: bytes) -> None:
 
     Raises:
         StorageError: stdout is closed, or what it leads to is full.
-        BrokenPipeError: the reader has gone.
     """
-    if sys.stdout is None:
-        raise StorageError("standard output is closed; direct it to a file or a program")
-    try:
-        sys.stdout.buffer.write(data)
-        sys.stdout.buffer.flush()
-    except BrokenPipeError:
-        raise
-    except OSError as error:
-        raise StorageError(f"standard output: cannot be written ({error.strerror}); free space") from error
+    sys.stdout.buffer.write(data)
+    sys.stdout.buffer.flush()
 
 
 @contextmanager

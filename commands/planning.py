@@ -7,6 +7,7 @@ import click
 from click.core import ParameterSource
 
 from commands import completion as known
+from commands.frame.options_as_settings import Names
 from commands.options import dataset_option, scenario_option
 from commands.output import FOLDER, PATH, Output, with_output, writing_command
 from ingest.core import extras
@@ -35,7 +36,7 @@ from replay.tracking.registry import TRACKERS
 @click.option("--tokens", metavar="N", help="Also days and dollars of training N tokens, such as 300B or 1T.")
 @click.option("--front", is_flag=True, help="All plans that none beats in time, utilisation and cost.")
 @click.option(
-    "--beside", multiple=True, metavar="POLICY", shell_complete=known.policies,
+    "--beside", cls=Names, multiple=True, metavar="POLICY", shell_complete=known.policies,
     help="Also the plan of this planner; repeatable.",
 )  # fmt: skip
 @click.option("--out", "path", type=PATH, metavar="FILE", help="Write the best plan as YAML.")
@@ -108,7 +109,7 @@ def plan(
     if drawing is not None:
         with out.console.working("picture"):
             drawn = picture(found.record, found.plans[pick - 1], drawing)
-        durable.replace(drawing, drawn)
+        durable.write_output(drawing, drawn)
     out.show(found.to_json(), lambda console: show.answer(console, found, front=front))
 
 
@@ -154,7 +155,10 @@ def export(
     """
     from commands.show import plan as show
     from replay.export import planned_job, registry, writing
+    from replay.store.run_index import LATEST
 
+    if source == LATEST:
+        source = out.run(source)
     if target in TRACKERS:
         _track(out, source, target, folder, plan_words=decision is not None or nearest, force=force)
         return

@@ -5,7 +5,7 @@ from typing import Any
 import click
 
 from commands import completion as known
-from commands.frame.options_as_settings import given
+from commands.frame.options_as_settings import Names, given
 from commands.frame.outage_options import OutageWords, outage_options
 from commands.frame.power_options import PowerWords, power_options
 from commands.frame.queue_question import QueueQuestion
@@ -20,8 +20,8 @@ from ingest.core.errors import UsageError
     help="Take the jobs of this data set of the lake in place of LOG; NAME/FILE: of one of its files.",
 )  # fmt: skip
 @click.option(
-    "--policy", "-p", "policies", multiple=True, metavar="NAME",
-    help="Scheduler, as easy, saf or saf+easy; repeatable [fcfs, easy, easy-sjbf, conservative].",
+    "--policy", "-p", "policies", cls=Names, multiple=True, metavar="NAME",
+    help="Scheduler, as easy or saf+easy; repeatable, or with commas [fcfs, easy, easy-sjbf, conservative].",
 )  # fmt: skip
 @click.option(
     "--processors", type=click.IntRange(1, 10**9), metavar="N", help="Size of the machine [the log's header]."
@@ -31,7 +31,7 @@ from ingest.core.errors import UsageError
     help='Nodes x GPUs and model, as "8 x 8 A100-80, 4 x 8 V100" (racks x in front), or a CSV file of nodes.',
 )  # fmt: skip
 @click.option(
-    "--placement", "placements", multiple=True, metavar="NAME",
+    "--placement", "placements", cls=Names, multiple=True, metavar="NAME",
     help="On --nodes, where jobs lie, as best-fit, fgd or spread; repeatable [best-fit].",
 )  # fmt: skip
 @click.option(

@@ -11,7 +11,7 @@ import click
 
 from commands import completion as known
 from commands import live as live_view
-from commands.frame.options_as_settings import OneOrMany, given
+from commands.frame.options_as_settings import Names, OneOrMany, given
 from commands.options import (
     Seconds,
     checkpoint_option,
@@ -116,7 +116,6 @@ def replay(
     from commands.show import run as show
     from replay.planning import plan_file
     from replay.run import runner, scenario_overrides
-    from replay.store import run_index
 
     refuse_meaningless_options("--run" if logged else "--resume" if resume else "")
     if not given("policy") and (logged or plan_path):
@@ -138,7 +137,7 @@ def replay(
         raise UsageError("--plan and --policy do not go together: a kept plan decides nothing; leave one out")
     with live_view.run(out, live, metrics_port) as (progress, watch):
         if resume or world is None:
-            killed = run_index.find(out.store, resume or "")
+            killed = out.run(resume or "")
             done = runner.resume(out.store, killed, progress=progress, watch=watch)
         else:
             done = runner.run(
@@ -223,9 +222,8 @@ def replay_logged_run(
     from commands.show import whatif as show
     from replay.audit import rerun
     from replay.run import scenario_overrides, whatif
-    from replay.store import run_index
 
-    run_id = run_index.find(out.store, run, branches=False)
+    run_id = out.run(run)
     if policy is not None and what_if_of_queue(out, run_id, policy):
         return
     refuse_checkpoint(policy, checkpoint)
@@ -262,10 +260,9 @@ def offpolicy(out: Output, logged: tuple[str, ...], policy: str, checkpoint: str
     """
     from commands.show import whatif as show
     from replay.offpolicy import evaluation
-    from replay.store import run_index
 
     refuse_checkpoint(policy, checkpoint)
-    run_ids = [run_index.find(out.store, run) for run in logged]
+    run_ids = [out.run(run) for run in logged]
     with out.console.progress() as progress:
         found = evaluation.estimate(out.store, run_ids, policy, checkpoint=checkpoint, progress=progress)
     out.show(found.to_json(), lambda console: show.offpolicy(console, found))
@@ -276,9 +273,10 @@ def offpolicy(out: Output, logged: tuple[str, ...], policy: str, checkpoint: str
     "--policy",
     "-p",
     "policies",
+    cls=Names,
     multiple=True,
     shell_complete=known.policies,
-    help="Repeatable [static single greedy mpc hippo].",
+    help="Repeatable, or with commas [static single greedy mpc hippo].",
 )
 @click.option(
     "--scenario",
@@ -376,8 +374,13 @@ def bench(
                 out.store, chosen, worlds[0], checkpoint=checkpoint, with_bound=bound, priced=priced,
                 progress=progress,
             )  # fmt: skip
-            found, render = one.to_json(), lambda console: show.comparison(console, one)
-            results = [benchmark.of_comparison(out.store, worlds[0], one)] if plots else []
+            result = benchmark.single(out.store, worlds[0], one)
+            verdicts = result_events.log(out.store, result)
+            found, render = (
+                {**one.to_json(), "verdicts": list(verdicts)},
+                lambda console: show.comparison(console, one, verdicts),
+            )
+            results = list(result.scenarios)
         else:
             with goes_on("the same `twin bench` command takes over the runs that are finished"):
                 result = benchmark.bench(

@@ -1,5 +1,6 @@
 """A line a command in a log file, for those who look for what went wrong later."""
 
+import os
 import resource
 import sys
 import time
@@ -7,6 +8,8 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
+
+from ingest.core.terminal import without_keys
 
 MOST_BYTES = 1 << 20
 """Of a log file; the oldest lines go first."""
@@ -33,18 +36,18 @@ class RunRecord:
         return {
             "schema": SCHEMA,
             "at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(self._began)),
-            "words": self.words,
+            "words": [without_keys(word) for word in self.words],
             "exit_code": code,
             "seconds": round(time.monotonic() - self._clock, 3),
             "peak_bytes": peak,
-            "notes": self.notes,
-            "error": text or None,
+            "notes": [without_keys(note) for note in self.notes],
+            "error": without_keys(text) or None,
         }
 
 
 def append(path: Path, record: dict[str, Any]) -> None:
     """Adds a record to a log file, which is replaced whole: no reader sees half a line. Of two commands that
-    end at one instant one record may be lost.
+    end at one instant one record may be lost. To a device, a FIFO or a terminal the line is written.
 
     Raises:
         UsageError: another file lies there; it stays as it is.
@@ -55,11 +58,18 @@ def append(path: Path, record: dict[str, Any]) -> None:
     from ingest.core import durable
     from ingest.core.errors import UsageError
 
-    before = b""
-    with suppress(FileNotFoundError):
-        before = path.read_bytes()
-    if before and not before.startswith(_BEGINS):
+    line = json.dumps(record).encode() + b"\n"
+    if durable.written_in_place(path):  # never read: /dev/full has no end
+        durable.write_output(path, line)
+        return
+    head, before, start = b"", b"", 0
+    with suppress(FileNotFoundError), path.open("rb") as log:
+        head = log.read(len(_BEGINS))
+        start = max(0, log.seek(0, os.SEEK_END) - MOST_BYTES)
+        log.seek(start)
+        before = log.read(MOST_BYTES)
+    if head and head != _BEGINS:
         raise UsageError(f"{path}: a file that is no log of twin; name another one")
-    if len(before) > MOST_BYTES:
-        before = before[before.find(b"\n", len(before) - MOST_BYTES) + 1 :]
-    durable.replace(path, before + json.dumps(record).encode() + b"\n")
+    if start:
+        before = before[before.find(b"\n") + 1 :]
+    durable.write_output(path, before + line)

@@ -54,21 +54,26 @@ def runs(
 @click.option("--plot", type=PATH, metavar="FILE", help="Draw tokens over time into FILE: .svg or .png.")
 @with_output
 def compare(out: Output, chosen: tuple[str, ...], plot: Path | None) -> None:
-    """Set runs beside each other, with paired differences from the first.
+    """Compare runs side by side: policies with paired differences, or schedulers of a queue.
 
-    Runs of one world are paired by hours, and policies with runs in several worlds over worlds and hours
-    (docs/decisions/12-paired-statistics.md); a positive difference means better than the first.
+    Runs of policies in one world are paired by hours, and policies with runs in several worlds over worlds
+    and hours (docs/decisions/12-paired-statistics.md); a positive difference means better than the first
+    run. Runs of a queue are sorted by their mean wait.
 
     \b
     Examples:
       twin compare tri-7b-static tri-7b-mpc
+      twin compare queue-easy queue-fcfs
       twin compare tri-7b-static tri-7b-mpc tri-7b-hippo --plot tokens.svg
     """
     from commands.show import runs as show
     from replay.inventory import overlay, side_by_side
-    from replay.store import run_index
+    from replay.store import run_kind
 
-    run_ids = [run_index.find(out.store, run) for run in chosen]
+    run_ids = [out.run(run) for run in chosen]
+    if run_kind.require_one_family(out.store, run_ids, "compare") == "queue":
+        _compare_queues(out, run_ids, plot)
+        return
     with out.console.progress() as progress:
         found = side_by_side.compare(out.store, run_ids, progress)
     body: dict[str, Any] = found.to_json()
@@ -77,9 +82,24 @@ def compare(out: Output, chosen: tuple[str, ...], plot: Path | None) -> None:
 
         with out.console.working("picture"):
             drawn = overlay.picture(out.store, found.runs, plot)
-        stored = durable.replace(plot, drawn)
+        stored = durable.write_output(plot, drawn)
         body["plot"] = {"path": str(plot), "bytes": stored.size_bytes}
     out.show(body, lambda console: show.compared(console, found, plot))
+
+
+def _compare_queues(out: Output, run_ids: list[str], plot: Path | None) -> None:
+    """`twin compare` of queue runs."""
+    from commands.show import runs as show
+    from replay.logqueue import schedulers
+
+    if plot is not None:
+        raise UsageError(
+            f"--plot draws tokens over time, and {run_ids[0]} is a queue run, which trains none; "
+            "`twin report` with the same runs draws their queues"
+        )
+    with out.console.progress() as progress:
+        found = schedulers.compare(out.store, run_ids, progress)
+    out.show(found.to_json(), lambda console: show.compared_queues(console, found))
 
 
 @writing_command
@@ -97,9 +117,9 @@ def tag(out: Output, run: str, tags: tuple[str, ...], remove: bool) -> None:
       twin tag latest paper baseline
       twin tag latest baseline --remove
     """
-    from replay.store import run_index, run_labels
+    from replay.store import run_labels
 
-    run_id = run_index.find(out.store, run)
+    run_id = out.run(run)
     if remove and not tags:
         raise UsageError("--remove takes the tags that go")
     if tags:
@@ -120,9 +140,9 @@ def note(out: Output, run: str, text: str | None, clear: bool) -> None:
       twin note latest "with the links of March"
       twin note latest --clear
     """
-    from replay.store import run_index, run_labels
+    from replay.store import run_labels
 
-    run_id = run_index.find(out.store, run)
+    run_id = out.run(run)
     if clear and text is not None:
         raise UsageError("--clear takes no TEXT; leave one out")
     if clear or text is not None:
@@ -156,9 +176,8 @@ def rm(out: Output, chosen: tuple[str, ...], yes: bool, dry_run: bool) -> None:
     """
     from commands.show import runs as show
     from replay.inventory import removal
-    from replay.store import run_index
 
-    run_ids = list(dict.fromkeys(run_index.find(out.store, run) for run in chosen))
+    run_ids = list(dict.fromkeys(out.run(run) for run in chosen))
     plan = removal.planned(out.store, run_ids)
     if not dry_run:
         if not yes:

@@ -48,7 +48,8 @@ def init(
     from ingest.core import durable
     from twin.scenario import drafting
 
-    if path.exists() and not force:
+    in_place = durable.written_in_place(path)
+    if path.exists() and not force and not in_place:
         raise ExistsError(f"{path}: exists already; --force overwrites it, or name another file")
     offered = drafting.seen(out.store)
     chosen = drafting.DraftChoices(
@@ -65,10 +66,16 @@ def init(
     with out.console.working("trial of the scenario"):
         text = drafting.draft(offered, chosen)
         scenario = checked(out.store, text, path)
-    schema = path.with_name(drafting.SCHEMA_NAME)
-    durable.replace(schema, f"{json.dumps(scenario_schema(), indent=2)}\n".encode())
-    durable.replace(path, text.encode())
-    body = {"schema": "twin.init/1", "path": str(path), "schema_path": str(schema), "scenario": scenario}
+    schema = None if in_place else path.with_name(drafting.SCHEMA_NAME)
+    if schema is not None:
+        durable.replace(schema, f"{json.dumps(scenario_schema(), indent=2)}\n".encode())
+    durable.write_output(path, text.encode())
+    body = {
+        "schema": "twin.init/1",
+        "path": str(path),
+        "schema_path": None if schema is None else str(schema),
+        "scenario": scenario,
+    }
     names = ", ".join(domain["name"] for domain in scenario["cluster"]["domains"])
     lines = f"{path}: {scenario['model']} over {names}\ntwin replay --policy mpc --scenario {path}"
     out.show(body, lambda console: console.line(lines))

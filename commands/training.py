@@ -16,7 +16,7 @@ from commands.options import (
     seed_option,
     weights_option,
 )
-from commands.output import PATH, Output, with_output, writing_command
+from commands.output import FOLDER, PATH, Output, with_output, writing_command
 from ingest.core import extras
 from ingest.core.errors import Interrupted, UsageError
 
@@ -78,7 +78,7 @@ if TYPE_CHECKING:
     metavar="N",
     help="With --queue: size of the machine [the log's header].",
 )
-@click.option("--tensorboard", type=PATH, help="Write the curve there (extra `tensorboard`).")
+@click.option("--tensorboard", type=FOLDER, help="Write the curve there (extra `tensorboard`).")
 @with_output
 def train(
     out: Output,
@@ -137,7 +137,7 @@ def train(
         done = training_run.train(
             out.store, scenario_overrides.scenario(scenario, weights), dataset=dataset, algorithm=algorithm,
             settings=settings, start=start, seed=seed, resume=resume, activate=use, team=team,
-            demonstrations=demonstrations, progress=progress, tell=tell,
+            demonstrations=[out.run(run) for run in demonstrations], progress=progress, tell=tell,
         )  # fmt: skip
     if tensorboard is not None and done.run_id is not None:
         from replay.tracking.contract import track

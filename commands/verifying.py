@@ -85,7 +85,8 @@ def backup(out: Output, place: str) -> None:
 def restore(out: Output, place: str) -> None:
     """Bring a copy that `twin backup` made back, into an empty store.
 
-    Every file is compared with its digest, then the store is checked as by `twin verify`.
+    A copy may come from anywhere: only the regular files that it lists are taken, and it is refused if it
+    holds anything else. Every file is compared with its digest, and the store is checked by `twin verify`.
 
     \b
     Examples:
@@ -129,9 +130,15 @@ def sync(out: Output, source: str, target: str, runs: tuple[str, ...]) -> None:
     """
     from replay.inventory.synchronization import synchronize
     from replay.log.bucket_log import store_at
+    from replay.store.run_index import LATEST, find
 
     with out.console.progress() as progress:
-        done = synchronize(store_at(source), store_at(target), runs, progress)
+        origin = store_at(source)
+        if LATEST in runs:
+            chosen = find(origin, LATEST)
+            out.console.note(f"latest of {source} is {chosen}")
+            runs = tuple(dict.fromkeys(chosen if run == LATEST else run for run in runs))
+        done = synchronize(origin, store_at(target), runs, progress)
     failed = [run for run in done if run.problem]
 
     def render(console: "Console") -> None:

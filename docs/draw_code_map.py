@@ -1,13 +1,13 @@
 """Draws `docs/code-map.svg` from the imports of the code: `python docs/draw_code_map.py`."""
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from dataclasses import dataclass, field
 from html import escape
 from pathlib import Path
 
 import grimp
 
-FLOORS = {
+LAYERS = {
     "commands": "words become calls, results become text",
     "replay": "decisions become a log, figures, reports and trained weights",
     "policy": "what is seen becomes a decision",
@@ -16,8 +16,8 @@ FLOORS = {
 }
 """The packages from the top down, and what each one does."""
 
-HALLS = ("policy.hippo", "ingest.readers")
-"""Folders whose subfolders are rooms of their own."""
+SPLIT = ("policy.hippo", "ingest.readers")
+"""Folders whose subfolders are packages of their own."""
 
 TARGET = Path(__file__).with_name("code-map.svg")
 LEFT, WIDTH, BOX, ROW, HEAD, GAP = 24, 1240, 130, 42, 42, 32
@@ -25,8 +25,8 @@ LEFT, WIDTH, BOX, ROW, HEAD, GAP = 24, 1240, 130, 42, 42, 32
 STYLE = """
 text { font-family: system-ui, "Segoe UI", "Helvetica Neue", Arial, sans-serif; fill: #1d2430; }
 .paper { fill: #ffffff; } .band { fill: #f1f4f8; } .box { fill: #ffffff; stroke: #9aa7b8; }
-.floor { font-size: 17px; font-weight: 600; } .about { font-size: 13px; fill: #566173; }
-.room { font-size: 12px; font-weight: 600; } .count { font-size: 11px; fill: #566173; }
+.layer { font-size: 17px; font-weight: 600; } .about { font-size: 13px; fill: #566173; }
+.package { font-size: 12px; font-weight: 600; } .count { font-size: 11px; fill: #566173; }
 .edge { fill: none; stroke: #7b8aa0; stroke-opacity: .55; } .down { stroke: #2f6fb0; stroke-width: 2; }
 .tip { fill: #7b8aa0; } .down-tip { fill: #2f6fb0; }
 @media (prefers-color-scheme: dark) {
@@ -37,7 +37,7 @@ text { font-family: system-ui, "Segoe UI", "Helvetica Neue", Arial, sans-serif; 
 """
 
 PAGE = """<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}"
-  width="{width}" height="{height}" role="img" aria-label="Floors and rooms of the code and their imports">
+  width="{width}" height="{height}" role="img" aria-label="Packages of the code and their imports">
 <style>{style}</style>
 <defs>
 <marker id="tip" viewBox="0 0 6 6" refX="5" refY="3" markerWidth="6" markerHeight="6" orient="auto">
@@ -46,110 +46,112 @@ PAGE = """<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}"
 <path class="down-tip" d="M0,0 L6,3 L0,6 z"/></marker>
 </defs>
 <rect class="paper" width="{width}" height="{height}" rx="12"/>
-<text class="floor" x="{left}" y="30">{title}</text>
-<text class="about" x="{left}" y="50">An arrow leads from a room to one that it imports; imports that follow
-from others are left out. A floor imports those below it, never one above.</text>
+<text class="layer" x="{left}" y="30">{title}</text>
+<text class="about" x="{left}" y="50">An arrow leads from a package to one that it imports; imports that
+follow from others are left out. A layer imports those below it, never one above.</text>
 {body}
 </svg>
 """
 
 
 @dataclass
-class Floor:
-    """A package: its rooms with their number of modules, and which room imports which."""
+class Layer:
+    """A top-level package: the packages in it, which of them import which, and the layers that it imports."""
 
     name: str
-    rooms: Counter[str] = field(default_factory=Counter)
+    packages: set[str] = field(default_factory=set)
     imports: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
-    below: Counter[str] = field(default_factory=Counter)
+    below: set[str] = field(default_factory=set)
 
-    def depth(self, room: str) -> int:
-        """Returns the length of the longest chain of imports from `room` inside the floor."""
-        return max((1 + self.depth(other) for other in self.imports[room]), default=0)
+    def depth(self, package: str) -> int:
+        """Returns the length of the longest chain of imports from `package` inside the layer."""
+        return max((1 + self.depth(other) for other in self.imports[package]), default=0)
 
-    def needed(self, room: str) -> set[str]:
-        """Returns the imported rooms that no other imported room imports as well."""
+    def needed(self, package: str) -> set[str]:
+        """Returns the imported packages that no other imported package imports as well."""
         return {
             other
-            for other in self.imports[room]
-            if not any(other in self._reached(via) for via in self.imports[room] - {other})
+            for other in self.imports[package]
+            if not any(other in self._reached(via) for via in self.imports[package] - {other})
         }
 
-    def _reached(self, room: str) -> set[str]:
-        direct = self.imports[room]
+    def _reached(self, package: str) -> set[str]:
+        direct = self.imports[package]
         return direct.union(*(self._reached(other) for other in direct))
 
 
-def room_of(module: str) -> str:
-    """Returns the folder of a module, as `floor.room`; modules of a hall are a room themselves."""
+def package_of(module: str) -> str:
+    """Returns the folder of a module, as `layer.package`;
+    modules of a folder in `SPLIT` are a package themselves."""
     parts = module.split(".")
-    deep = ".".join(parts[:2]) in HALLS and len(parts) > 3
+    deep = ".".join(parts[:2]) in SPLIT and len(parts) > 3
     return ".".join(parts[: 3 if deep else 2 if len(parts) > 2 else 1])
 
 
-def read() -> list[Floor]:
-    """Returns the floors with the imports that are in the code now."""
-    graph = grimp.build_graph(*FLOORS, cache_dir=None)
+def read() -> list[Layer]:
+    """Returns the layers with the imports that are in the code now."""
+    graph = grimp.build_graph(*LAYERS, cache_dir=None)
     packages = {module for module in graph.modules if graph.find_children(module)}
-    floors = {name: Floor(name) for name in FLOORS}
+    layers = {name: Layer(name) for name in LAYERS}
     for module in sorted(graph.modules - packages):
-        floor, room = floors[module.split(".")[0]], room_of(module)
-        floor.rooms[room] += 1
+        layer, package = layers[module.split(".")[0]], package_of(module)
+        layer.packages.add(package)
         for other in graph.find_modules_directly_imported_by(module) - packages:
-            if not other.startswith(f"{floor.name}."):
-                floor.below[other.split(".")[0]] += 1
-            elif room_of(other) != room:
-                floor.imports[room].add(room_of(other))
-    return list(floors.values())
+            if not other.startswith(f"{layer.name}."):
+                layer.below.add(other.split(".")[0])
+            elif package_of(other) != package:
+                layer.imports[package].add(package_of(other))
+    return list(layers.values())
 
 
-def columns(floor: Floor) -> list[list[str]]:
-    """Returns the rooms by depth, the deepest first; neighbours in a column import much the same."""
-    deepest = max(map(floor.depth, floor.rooms))
+def columns(layer: Layer) -> list[list[str]]:
+    """Returns the packages by depth, the deepest first; neighbours in a column import much the same."""
+    deepest = max(map(layer.depth, layer.packages))
     found = [
-        sorted(room for room in floor.rooms if floor.depth(room) == deepest - d) for d in range(deepest + 1)
+        sorted(package for package in layer.packages if layer.depth(package) == deepest - d)
+        for d in range(deepest + 1)
     ]
-    place = {room: i for column in found for i, room in enumerate(column)}
+    place = {package: i for column in found for i, package in enumerate(column)}
     for _ in range(8):
         for column in found:
-            near = {room: [place[other] for other in _neighbours(floor, room)] for room in column}
-            column.sort(key=lambda room: (sum(near[room]) / max(1, len(near[room])), room))
-            place.update({room: i for i, room in enumerate(column)})
+            near = {package: [place[other] for other in _neighbours(layer, package)] for package in column}
+            column.sort(key=lambda package: (sum(near[package]) / max(1, len(near[package])), package))
+            place.update({package: i for i, package in enumerate(column)})
     return found
 
 
-def _neighbours(floor: Floor, room: str) -> list[str]:
-    return sorted(floor.needed(room) | {other for other in floor.rooms if room in floor.needed(other)})
+def _neighbours(layer: Layer, package: str) -> list[str]:
+    return sorted(
+        layer.needed(package) | {other for other in layer.packages if package in layer.needed(other)}
+    )
 
 
-def band(floor: Floor, top: float, widest: int) -> tuple[list[str], float]:
-    """Returns the SVG of a floor and where it ends."""
-    found = columns(floor)
+def band(layer: Layer, top: float, widest: int) -> tuple[list[str], float]:
+    """Returns the SVG of a layer and where it ends."""
+    found = columns(layer)
     tallest = max(map(len, found))
     height = HEAD + tallest * ROW + 8
     step = (WIDTH - 2 * LEFT - BOX - 24) / max(1, widest - 1)
     at = {
-        room: (
+        package: (
             LEFT + 12 + i * step,
             top + HEAD + (tallest - len(column)) * ROW / 2 + j * ROW,
         )
         for i, column in enumerate(found)
-        for j, room in enumerate(column)
+        for j, package in enumerate(column)
     }
     lines = [
         f'<rect class="band" x="{LEFT}" y="{top:g}" width="{WIDTH - 2 * LEFT}" height="{height:g}" rx="10"/>',
-        f'<text class="floor" x="{LEFT + 14}" y="{top + 27:g}">{floor.name} '
-        f'<tspan class="count">{sum(floor.rooms.values())} modules</tspan>'
-        f'<tspan class="about" dx="12">{escape(FLOORS[floor.name])}</tspan></text>',
+        f'<text class="layer" x="{LEFT + 14}" y="{top + 27:g}">{layer.name} '
+        f'<tspan class="about" dx="12">{escape(LAYERS[layer.name])}</tspan></text>',
     ]
-    for room in sorted(floor.rooms):
-        lines += [_edge(at[room], at[other]) for other in sorted(floor.needed(room))]
-    for room, (x, y) in at.items():
-        name = room.removeprefix(f"{floor.name}.").replace(".", "/")
+    for package in sorted(layer.packages):
+        lines += [_edge(at[package], at[other]) for other in sorted(layer.needed(package))]
+    for package, (x, y) in at.items():
+        name = package.removeprefix(f"{layer.name}.").replace(".", "/")
         lines += [
             f'<rect class="box" x="{x:.1f}" y="{y:.1f}" width="{BOX}" height="34" rx="6"/>',
-            f'<text class="room" x="{x + 8:.1f}" y="{y + 15:.1f}">{name}</text>',
-            f'<text class="count" x="{x + 8:.1f}" y="{y + 28:.1f}">{floor.rooms[room]} modules</text>',
+            f'<text class="package" x="{x + 8:.1f}" y="{y + 21:.1f}">{name}</text>',
         ]
     return lines, top + height
 
@@ -161,27 +163,23 @@ def _edge(start: tuple[float, float], end: tuple[float, float]) -> str:
     return f'<path class="edge" d="{curve}" marker-end="url(#tip)"/>'
 
 
-def draw(floors: list[Floor]) -> str:
-    """Returns the picture: a band a floor, arrows from each room to those that it imports."""
-    widest = max(len(columns(floor)) for floor in floors)
+def draw(layers: list[Layer]) -> str:
+    """Returns the picture: a band a layer, arrows from each package to those that it imports."""
+    widest = max(len(columns(layer)) for layer in layers)
     body: list[str] = []
     top = 62.0
-    for floor in floors:
-        lines, end = band(floor, top, widest)
+    for layer in layers:
+        lines, end = band(layer, top, widest)
         body += lines
-        if floor.below:
-            total = ", ".join(
-                f"{n} of {name}"
-                for name, n in sorted(floor.below.items(), key=lambda pair: list(FLOORS).index(pair[0]))
-            )
+        if layer.below:
+            names = ", ".join(sorted(layer.below, key=list(LAYERS).index))
             x = LEFT + 60
             body += [
                 f'<path class="down" d="M{x},{end:g} V{end + GAP - 7:g}" marker-end="url(#down)"/>',
-                f'<text class="about" x="{x + 14}" y="{end + GAP / 2 + 5:g}">imports {total}</text>',
+                f'<text class="about" x="{x + 14}" y="{end + GAP / 2 + 5:g}">imports {names}</text>',
             ]
         top = end + GAP
-    rooms, modules = (sum(of(f.rooms) for f in floors) for of in (len, Counter.total))
-    title = f"{len(floors)} floors, {rooms} rooms, {modules} modules"
+    title = "Packages, from the command line down to the measurements"
     return PAGE.format(
         width=WIDTH, height=f"{top:g}", left=LEFT, style=STYLE, title=title, body="\n".join(body)
     )

@@ -19,6 +19,7 @@ from pathlib import Path
 
 from ingest.core.units import NS_PER_S
 from replay.store.decision_codec import plan_from_json
+from service import local_token
 from service.hook import TrainingHook
 from twin.core.domain import LinkState
 from twin.core.plan import Plan, to_json
@@ -123,7 +124,8 @@ def play(links: PlayedLinks, hook: TrainingHook, job: SimulatedJob, seconds: flo
 def first_plan(address: str, token: str) -> Plan:
     """Returns the plan that the service has in force."""
     head = {"Authorization": f"Bearer {token}"} if token else {}
-    with urllib.request.urlopen(urllib.request.Request(f"{address}/v1/decision", headers=head)) as answer:
+    asked = urllib.request.Request(f"{local_token.split(address)[0]}/v1/decision", headers=head)
+    with urllib.request.urlopen(asked) as answer:
         plan = plan_from_json(json.load(answer)["plan"])
     assert plan is not None, "a service has a plan in force from its first decision on"
     return plan
@@ -140,7 +142,9 @@ def main() -> None:
     parser.add_argument("--dataset", default="synthetic-tri")
     parser.add_argument("--speed", type=float, default=60.0, help="times as fast as recorded [60]")
     parser.add_argument("--seconds", type=float, default=float("inf"), help="how long [until Ctrl-C]")
-    parser.add_argument("--token", default="", help="bearer token with the roles push and read")
+    parser.add_argument(
+        "--token", default="", help="bearer token with the roles push and read [that of this machine]"
+    )
     given = parser.parse_args()
     setup = scenarios.prepare(scenarios.load(given.scenario), given.store, dataset=given.dataset)
     address = given.address.rstrip("/")

@@ -40,10 +40,11 @@ def running(*words: str | Path, **more: int) -> Iterator["subprocess.Popen[str]"
             process.kill()
 
 
-def service_words(store: Path, scenario: str, dataset: str, policy: str) -> list[str | Path]:
+def service_words(store: Path, scenario: str, dataset: str, policy: str, port: int) -> list[str | Path]:
     """Returns the command of the service; it prints one line of JSON when it is ready."""
     twin = Path(sys.executable).with_name("twin")
-    words = ["serve", "--scenario", scenario, "--dataset", dataset, "--policy", policy, "--port", str(PORT)]
+    words = ["serve", "--scenario", scenario, "--dataset", dataset, "--policy", policy, "--port", str(port)]
+    words += ["--synthetic", "links", "--synthetic", "job"]
     return [twin, "--store", store, *words, "--json"]
 
 
@@ -66,19 +67,20 @@ def main() -> int:
     parser.add_argument("--scenario", default="tri-7b")
     parser.add_argument("--dataset", default="synthetic-tri")
     parser.add_argument("--policy", default="mpc")
+    parser.add_argument("--port", type=int, default=PORT)
     parser.add_argument("--speed", default="60", help="times as fast as recorded [60]")
     parser.add_argument("--seconds", type=float, default=float("inf"), help="how long [until Ctrl-C]")
     given = parser.parse_args()
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # ends the others too
     with ExitStack() as stack:
-        words = service_words(given.store, given.scenario, given.dataset, given.policy)
+        words = service_words(given.store, given.scenario, given.dataset, given.policy, given.port)
         service = stack.enter_context(running(*words, stdout=subprocess.PIPE))
         assert service.stdout is not None
         ready = service.stdout.readline()
         if "url" not in (body := json.loads(ready or "{}")):
             return service.wait()  # it has said why
         url = body["url"]
-        print(f"console     {url}/", flush=True)
+        print(f"console     {body['console']}", flush=True)
         if scraping := prometheus_words(given.store):
             stack.enter_context(running(*scraping))
             print(

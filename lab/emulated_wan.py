@@ -14,6 +14,7 @@ from typing import Any, Self
 from ingest.core import durable
 from ingest.core.errors import UsageError
 from lab.link_schedule import Direction, encoded
+from lab.site_process import LAB
 from twin.core.domain import Pair
 
 STOPPING_S = 5.0
@@ -61,7 +62,7 @@ class EmulatedWan:
         durable.replace(path, json.dumps(self._settings).encode())
         self._router = subprocess.Popen(
             [sys.executable, "-m", "lab.router", str(path)], cwd=ROOT, text=True,
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, env={**os.environ, LAB: str(os.getpid())},
         )  # fmt: skip
         assert self._router.stdout is not None
         if self._router.stdout.readline().strip() != "ready":
@@ -75,7 +76,8 @@ class EmulatedWan:
         process = subprocess.Popen(
             [sys.executable, "-m", "lab.site_process", str(site), self._settings["socket"], "--", *command],
             cwd=ROOT, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-            env={**os.environ, "PYTHONPATH": str(ROOT), **environment}, start_new_session=True,
+            env={**os.environ, "PYTHONPATH": str(ROOT), LAB: str(os.getpid()), **environment},
+            start_new_session=True,
         )  # fmt: skip
         self._processes.append(process)
         return process

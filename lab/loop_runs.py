@@ -96,7 +96,8 @@ def on_lab_clock(scenario: Scenario, time: float, about: str = "") -> Scenario:
 
 
 class ServiceProcess:
-    """`twin serve` of a store in a process; a context manager that gives its address."""
+    """`twin serve` of a store in a process; a context manager that gives its address, with its
+    token."""
 
     def __init__(self, store: Path, scenario: Path, policy: str) -> None:
         twin = Path(sys.executable).with_name("twin")
@@ -112,7 +113,7 @@ class ServiceProcess:
         if "url" not in answer:
             self._process.wait(ENDING_S)
             raise LabError("the service did not begin")
-        return str(answer["url"])
+        return str(answer["console"])  # with the token, which the hook takes over
 
     def __exit__(self, *_: object) -> None:
         self._process.terminate()

@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import TextIO
 
 from lab.link_schedule import Direction, decoded
+from lab.site_process import end_with_parent
 
 QUEUE_S = 2.0
 """Longest time that a packet waits for its link; longer than any message of a step, so that TCP sees a link
@@ -122,6 +123,7 @@ class Router:
 
 def main(settings_path: str) -> None:
     """Takes the device of every site over the socket, then carries packets."""
+    end_with_parent()
     settings = json.loads(Path(settings_path).read_text())
     devices: dict[int, int] = {}
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:

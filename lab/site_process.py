@@ -10,6 +10,7 @@ Linux alone.
 import ctypes
 import fcntl
 import os
+import signal
 import socket
 import struct
 import subprocess
@@ -18,6 +19,9 @@ from pathlib import Path
 
 CLONE_NEWUSER, CLONE_NEWNET = 0x10000000, 0x40000000  # <linux/sched.h>
 TUNSETIFF, IFF_TUN, IFF_NO_PI = 0x400454CA, 0x0001, 0x1000  # <linux/if_tun.h>
+PR_SET_PDEATHSIG = 1  # <linux/prctl.h>
+LAB = "TWIN_LAB_PROCESS"
+"""Variable with the number of the process of the lab."""
 DEVICE = "twin0"
 MTU = 9000
 """Jumbo frames: a message of the lab is a few packets, so that the router is not what is measured."""
@@ -53,6 +57,17 @@ def unshare() -> None:
         Path("/proc/self/gid_map").write_text(f"0 {group} 1")
 
 
+def end_with_parent() -> None:
+    """Lets the kernel end this process with the one that started it, and now if the lab has ended already.
+
+    A lab that is killed cannot end its processes, and their namespaces would stay as long as they do.
+    """
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    command = int(os.environ.get(LAB, 0))
+    if command and not Path(f"/proc/{command}").exists():  # before the kernel was asked
+        sys.exit(1)
+
+
 def open_device() -> int:
     """File descriptor of a new TUN device in the present namespace."""
     device = os.open("/dev/net/tun", os.O_RDWR | os.O_NONBLOCK)
@@ -78,6 +93,7 @@ def configure(site: int) -> None:
 def main(arguments: list[str]) -> None:
     """Becomes the command, inside the namespace of the site."""
     site, channel, command = int(arguments[0]), arguments[1], arguments[3:]
+    end_with_parent()
     unshare()
     device = open_device()
     configure(site)

@@ -25,6 +25,7 @@ from torch.distributed.pipelining import PipelineStage, Schedule1F1B, ScheduleGP
 
 from lab.deep_warmup import DeepWarmup1F1B
 from lab.instructions import Instruction, Job, StageTask, read_instruction, read_job
+from lab.site_process import LAB, end_with_parent
 from lab.small_gpt import GptSizes, TimedStage, batch, loss, make_layer
 
 FLOAT_BYTES = 4
@@ -222,6 +223,8 @@ def say(**fields: Any) -> None:
 
 def main(folder: Path) -> None:
     """Trains until a plan without stages."""
+    if LAB in os.environ:
+        end_with_parent()
     torch.set_num_threads(1)
     job = read_job(folder)
     dist.init_process_group("gloo")

@@ -2,7 +2,7 @@
 
     from service.hook import TrainingHook
 
-    hook = TrainingHook("http://127.0.0.1:8712", token=token, spool="spool")
+    hook = TrainingHook("http://127.0.0.1:8712", spool="spool")
     for batch in hook.steps(loader):            # one step an item, timed
         loss = train(batch)
         hook.sent("us-east-1", "eu-west-1", sent_bytes, sent_s)
@@ -51,8 +51,9 @@ SPOOL_BYTES = 64 << 20
 class TrainingHook:
     """Measures a training loop and exchanges telemetry and plans with the service.
 
-    target: address of the service, or a folder for lines of JSON. token: bearer token with the role `push`
-    (by default the environment's `TWIN_TOKEN`). job: name of the job, "" where the scenario has one. spool:
+    target: address of the service, or a folder for lines of JSON. token: bearer token with the role `push`;
+    by default the environment's `TWIN_TOKEN`, the one in the address (`?token=`), or that of a service which
+    the same user runs on this machine. job: name of the job, "" where the scenario has one. spool:
     folder for what cannot be sent; None: nothing is kept on disk.
     """
 
@@ -185,7 +186,7 @@ class TrainingHook:
         try:
             if target.startswith(("http://", "https://")):
                 kept = None if spool is None else Spool(Path(spool), spool_bytes)
-                return HttpSink(target.rstrip("/"), token or os.environ.get("TWIN_TOKEN", ""), kept)
+                return HttpSink(target, token or os.environ.get("TWIN_TOKEN", ""), kept)
             return FileSink(Path(target))
         except TwinError as error:  # no place to write: training goes on, everything is dropped and counted
             self.last_error = str(error)

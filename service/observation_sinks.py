@@ -17,6 +17,7 @@ from typing import Any
 
 from ingest.core.durable import AppendOnlyFile, make_directory
 from ingest.core.errors import TwinError
+from service import local_token
 from service.spool import Spool
 
 Json = dict[str, Any]
@@ -33,6 +34,26 @@ class PlanChange:
     number: int
     plan: Json | None
     reason: str
+
+
+def _order(answer: Any) -> PlanChange | None:
+    """Returns the order of an answer; None: there is none.
+
+    Raises:
+        ValueError: the answer is not one of a service.
+    """
+    if not isinstance(answer, dict) or "order" not in answer:
+        raise ValueError("the answer holds no order: is this the address of a service?")
+    order = answer["order"]
+    if order is None:
+        return None
+    number, plan, reason = (order.get(name) if isinstance(order, dict) else None for name in _ORDER)
+    if type(number) is not int or not (plan is None or isinstance(plan, dict)) or not isinstance(reason, str):
+        raise ValueError("the order of the answer has no number, plan and reason")
+    return PlanChange(number, plan, reason)
+
+
+_ORDER = ("number", "plan", "reason")
 
 
 class FileSink:
@@ -55,10 +76,16 @@ class FileSink:
 
 
 class HttpSink:
-    """Requests to the service; batches that do not arrive go into the spool."""
+    """Requests to the service; batches that do not arrive go into the spool.
+
+    Without a `token` it looks for that of this machine (`local_token`), and again when that is refused: the
+    service may have begun later than the job.
+    """
 
     def __init__(self, address: str, token: str, spool: Spool | None) -> None:
-        self._address, self._token, self.spool = address, token, spool
+        self._address, in_address = local_token.split(address)
+        self._given, self.spool = token or in_address, spool
+        self._token = self._given or local_token.find(self._address)
 
     def send(self, body: bytes) -> tuple[bool, bool, str]:
         """Returns (arrived, lost, error); what is kept in the spool is neither."""
@@ -88,27 +115,31 @@ class HttpSink:
     def order(self, job: str) -> PlanChange | None:
         """Asks for the order that waits for this job."""
         query = urllib.parse.urlencode({"job": job})
-        with urllib.request.urlopen(self._request(f"/v1/order?{query}"), timeout=PATIENCE_S) as answer:
-            found = json.load(answer)["order"]
-        return None if found is None else PlanChange(found["number"], found["plan"], found["reason"])
+        return _order(json.loads(self._answer(f"/v1/order?{query}")))
 
     def _post(self, key: str, body: bytes) -> tuple[str, bool] | None:
         """Returns None where the batch arrived, else the error, and True if sending again is of no use."""
         head = {"Content-Type": "application/x-ndjson", "Idempotency-Key": key}
         try:
-            with urllib.request.urlopen(
-                self._request("/v1/observations", body, head), timeout=PATIENCE_S
-            ) as got:
-                got.read()
-                return None
+            self._answer("/v1/observations", body, head)
+            return None
         except urllib.error.HTTPError as error:
             final = error.code in REFUSED and error.code not in (401, 403, 408, 429)
             return f"HTTP {error.code}: {error.reason}", final
         except (OSError, ValueError) as error:
             return f"{type(error).__name__}: {error}", False
 
-    def _request(
-        self, path: str, body: bytes | None = None, head: Mapping[str, str] | None = None
-    ) -> urllib.request.Request:
-        bearer = {"Authorization": f"Bearer {self._token}"} if self._token else {}
-        return urllib.request.Request(self._address + path, data=body, headers={**bearer, **(head or {})})
+    def _answer(self, path: str, body: bytes | None = None, head: Mapping[str, str] | None = None) -> bytes:
+        """Returns the body of an answer; a token that was looked up and is refused is looked up again."""
+        while True:
+            bearer = {"Authorization": f"Bearer {self._token}"} if self._token else {}
+            asked = urllib.request.Request(self._address + path, body, {**bearer, **(head or {})})
+            try:
+                with urllib.request.urlopen(asked, timeout=PATIENCE_S) as answer:
+                    found: bytes = answer.read()
+                    return found
+            except urllib.error.HTTPError as error:
+                token = self._token if self._given else local_token.find(self._address)
+                if error.code != 401 or token == self._token:
+                    raise
+                self._token = token

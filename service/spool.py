@@ -5,6 +5,7 @@ before, when only its answer was lost.
 """
 
 import re
+import stat
 from pathlib import Path
 
 from ingest.core import durable
@@ -27,7 +28,10 @@ class Spool:
         durable.make_directory(folder)
         durable.sweep(folder)
         names = sorted(path.name for path in folder.iterdir() if _NAME.fullmatch(path.name))
-        self._sizes = {name: _measured((folder / name).read_bytes()) for name in names}
+        self._sizes = dict[str, tuple[int, int]]()
+        for name in names:
+            if (body := _kept(folder / name, limit_bytes)) is not None:
+                self._sizes[name] = _measured(body)
         self._next = max((int(name[:12]) for name in self._sizes), default=-1) + 1
 
     def __len__(self) -> int:
@@ -60,10 +64,9 @@ class Spool:
         """Returns name, key and body of the oldest batch; None where there is none."""
         while self._sizes:
             name = min(self._sizes)
-            try:
-                return name, name[13:45], (self.folder / name).read_bytes()
-            except OSError:  # somebody took it away, or the disk lost it: nothing left to send
-                self.dropped += self._sizes.pop(name)[1]
+            if (body := _kept(self.folder / name, self._limit_bytes)) is not None:
+                return name, name[13:45], body
+            self.dropped += self._sizes.pop(name)[1]  # somebody took it away, or the disk lost it
         return None
 
     def done(self, name: str) -> None:
@@ -73,6 +76,17 @@ class Spool:
             durable.drop(self.folder / name)
         except StorageError:  # it is sent again after a restart; its key makes that harmless
             return
+
+
+def _kept(path: Path, limit_bytes: int) -> bytes | None:
+    """Returns a batch; None: it cannot be read, or no spool has kept it: a pipe, a link, too large."""
+    try:
+        kind = path.lstat()
+        if not stat.S_ISREG(kind.st_mode) or kind.st_size > limit_bytes:
+            return None
+        return path.read_bytes()
+    except OSError:
+        return None
 
 
 def _measured(body: bytes) -> tuple[int, int]:

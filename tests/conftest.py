@@ -24,12 +24,26 @@ if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    from tests.support import suite_times
+
+    suite_times.install(config)
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Tests without kernels come last: of two processes the second begins there (`--dist worksteal`), while
     the first compiles what the second then reads from numba's cache.
     """
     tests = f"{REPOSITORY / 'tests'}/"
     items.sort(key=lambda item: str(item.path).removeprefix(tests).startswith(WITHOUT_KERNELS))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def state_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Services of tests note their tokens (`service.local_token`) in a folder of the tests."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -96,19 +96,19 @@ def large() -> str:
     return "\n".join(rows)
 
 
-@njit  # type: ignore[untyped-decorator]
+@njit
 def count_task(site: ClusterState, job: int) -> None:
     """The kernel's function, with a way in from Python; so too the next two."""
     kernel.count_task(site, job)
 
 
-@njit  # type: ignore[untyped-decorator]
+@njit
 def scheduling_pass(jobs: Inputs, flags: Flags, pool: Pool, site: ClusterState, time: int) -> None:
     """One pass of the kernel."""
     run_pass(jobs, flags, pool, site, time, NOBODY)
 
 
-@njit  # type: ignore[untyped-decorator]
+@njit
 def end_next(jobs: Inputs, flags: Flags, pool: Pool, site: ClusterState, time: int) -> None:
     """Ends the job that ends next."""
     kernel.end_next(jobs, flags, pool, site, time)

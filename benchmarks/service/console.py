@@ -1,12 +1,12 @@
-"""The console in a browser: python -m benchmarks.service.console http://127.0.0.1:8712 --axe axe.min.js
+"""The console in a browser: python -m benchmarks.service.console ADDRESS --axe axe.min.js
 
-Needs chromium (Debian: apt-get install chromium) and Playwright (pip install playwright), and a `twin serve`
-that may be steered: `make serve-demo` starts one. Goes through every view and form at 390 and 1440 px, dark
-and light, once with the keyboard alone and once with a pointer. Prints for each window: milliseconds from the
-request to the drawn figures, time between frames while 10 steps/s are reported, errors of the page, requests
-to other addresses, pixels that it is wider than the window, what failed, and with `--axe` (from `npm pack
-axe-core`) what the accessibility rules find. `--shots DIR` keeps pictures. Ends with 1 where there is an
-error, a foreign request, a failed step or a serious finding.
+Needs chromium (Debian: apt-get install chromium) and Playwright (pip install playwright), and the address of
+a `twin serve` with its token, as `make serve-demo` prints it. Goes through every view and form at 390 and
+1440 px, dark and light, once with the keyboard alone and once with a pointer. Prints for each window:
+milliseconds from the request to the drawn figures, time between frames while 10 steps/s are reported, errors
+of the page, requests to other addresses, pixels that it is wider than the window, what failed, and with
+`--axe` (from `npm pack axe-core`) what the accessibility rules find. `--shots DIR` keeps pictures. Ends
+with 1 where there is an error, a foreign request, a failed step or a serious finding.
 """
 
 import argparse

@@ -35,8 +35,9 @@ import httpx
 
 from replay.audit.audit import audit
 from replay.store import run_index
+from service import local_token
 from tests.support.service_trials import RememberingClient, check_log
-from tests.support.serving import links
+from tests.support.serving import http_of_twin_serve, links
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "measured" / "service-endurance.md"
@@ -125,9 +126,10 @@ def p99(values: list[float]) -> float:
 
 def kills(count: int) -> Seen:
     """kill -9 under load; a client that remembers checks every answer against the log."""
-    chance, client, resumed = random.Random(5), RememberingClient(NAMES), list[float]()
+    chance, resumed = random.Random(5), list[float]()
     with tempfile.TemporaryDirectory() as folder:
         store = store_at(folder)
+        client = RememberingClient(NAMES, token=local_token.made(store))
         for kill in range(count):
             began = time.monotonic()
             with served(store) as (process, url):
@@ -158,7 +160,7 @@ def crowd(idle: int, streams: int) -> Seen:
     """Idle connections and stream clients, while batches are pushed."""
     with tempfile.TemporaryDirectory() as folder, served(store_at(folder)) as (_, url):
         host, port = url.removeprefix("http://").split(":")
-        with httpx.Client(base_url=url, timeout=60) as http:
+        with http_of_twin_serve(url) as http:
             alone = pushed_ms(http, 100)
             held = [socket.create_connection((host, int(port)), 20) for _ in range(idle)]
             beside = pushed_ms(http, 100)
@@ -218,8 +220,9 @@ def bodies(count: int) -> Seen:
     chance, codes = random.Random(11), Counter[int]()
     with (
         tempfile.TemporaryDirectory() as folder, served(store_at(folder)) as (process, url),
-        httpx.Client(base_url=url, timeout=60) as http,
+        http_of_twin_serve(url) as http,
     ):  # fmt: skip
+        http.headers["Content-Type"] = "application/json"
         large = [http.post(BATCH, content=b"[" + b" " * (10 << 20)).status_code for _ in range(20)]
         routes = http.get("/openapi.json").raise_for_status().json()["paths"]
         calls = [(method, path) for path, methods in routes.items() for method in methods]
@@ -323,7 +326,7 @@ def slow_webhook(seconds: float) -> Seen:
     hook = f"http://127.0.0.1:{receiver.server_address[1]}/"
     with tempfile.TemporaryDirectory() as folder:
         words = "--webhook", hook
-        with served(store_at(folder), *words) as (_, url), httpx.Client(base_url=url, timeout=60) as http:
+        with served(store_at(folder), *words) as (_, url), http_of_twin_serve(url) as http:
             found, end = list[float](), time.monotonic() + seconds
             while time.monotonic() < end:
                 began = time.perf_counter()
@@ -349,7 +352,7 @@ def clock() -> Seen:
         place = Path(folder, "offset")
         place.write_text("0")
         store, before = store_at(f"{folder}/store"), CLOCK.format(place=str(place))
-        with served(store, before=before) as (_, url), httpx.Client(base_url=url, timeout=60) as http:
+        with served(store, before=before) as (_, url), http_of_twin_serve(url) as http:
             for jump in jumps:
                 place.write_text(str(jump))
                 time.sleep(0.2)
@@ -361,7 +364,7 @@ def clock() -> Seen:
         (run,) = run_index.all_ids(store)
         for jump in (-3600.0, 0.0):
             place.write_text(str(jump))
-            with served(store, before=before) as (_, url), httpx.Client(base_url=url, timeout=60) as http:
+            with served(store, before=before) as (_, url), http_of_twin_serve(url) as http:
                 answer = http.post(BATCH, json=batch(random.Random(1))).raise_for_status().json()
                 taken += answer["accepted"]
                 refused.update(one["reason"] for one in answer["refused"])

@@ -25,6 +25,8 @@ from typing import Any
 
 import httpx
 
+from tests.support.serving import http_of_twin_serve
+
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "measured" / "service.md"
 BATCH = 500
@@ -62,7 +64,7 @@ def lines(links: list[dict[str, Any]], chance: random.Random) -> bytes:
 def push(url: str, links: list[dict[str, Any]], rate: float, until: float, found: Measured) -> None:
     """Pushes at a steady rate."""
     chance, period_s = random.Random(1), BATCH / rate
-    with httpx.Client(base_url=url, timeout=120) as http:
+    with http_of_twin_serve(url, timeout=120) as http:
         due = time.monotonic()
         while due < until:
             time.sleep(max(0.0, due - time.monotonic()))
@@ -80,7 +82,7 @@ def push(url: str, links: list[dict[str, Any]], rate: float, until: float, found
 
 def decide(url: str, until: float, found: Measured) -> None:
     """Asks for a decision every second."""
-    with httpx.Client(base_url=url, timeout=120) as http:
+    with http_of_twin_serve(url, timeout=120) as http:
         while time.monotonic() < until:
             began = time.perf_counter()
             made = http.post("/v1/decide").raise_for_status().json()

@@ -24,6 +24,7 @@ from ingest.core.durable import replace
 from replay.audit.audit import audit
 from replay.log.run_log import RunReader
 from replay.store import run_index
+from tests.support.serving import http_of_twin_serve
 
 PAGE = ROOT / "docs" / "measured" / "service-sources.md"
 EVERY_S = 0.02
@@ -72,7 +73,7 @@ def following(kills: int) -> Seen:
                 process.wait()
         writer.stop.set()
         writer.join()
-        with served(store, *words) as (_, url), httpx.Client(base_url=url, timeout=60) as http:
+        with served(store, *words) as (_, url), http_of_twin_serve(url) as http:
             names = [domain["name"] for domain in http.get("/v1/state").raise_for_status().json()["domains"]]
             end, before = time.monotonic() + 120, -1.0
             while time.monotonic() < end and (now := _taken(http)) != before:
@@ -121,7 +122,7 @@ def full_disk() -> Seen:
     chance, codes, taken = random.Random(4), Counter[int](), dict[str, int]()
     with small_disk(DISK_MB) as disk:
         store = store_at(str(disk / "store"))
-        with served(store) as (_, url), httpx.Client(base_url=url, timeout=60) as http:
+        with served(store) as (_, url), http_of_twin_serve(url) as http:
             for time_ in range(2):
                 ballast = disk / "ballast"
                 _fill(ballast)

@@ -51,6 +51,11 @@ class NotingDisk(Disk):
         self.named[path], self.sizes[fd] = fd, 0
         return fd
 
+    def open_in_place(self, path: Path) -> int:
+        """Notes that something that is no file would be written; opens nothing."""
+        self._note("write", path, "not a regular file: opened and written")
+        return self.create(path)
+
     def write(self, fd: int, data: memoryview) -> int:
         """Counts the bytes."""
         self.sizes[fd] += len(data)

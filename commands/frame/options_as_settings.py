@@ -1,6 +1,7 @@
 """Which options are settings, and how a setting is called in a file and as a variable of the environment."""
 
 from collections.abc import Iterable
+from typing import Any
 
 import click
 from click.core import ParameterSource
@@ -30,7 +31,19 @@ def long_name(option: click.Option) -> str:
     return max(option.opts, key=len).lstrip("-")
 
 
-class OneOrMany(click.Option):
+class Names(click.Option):
+    """A repeatable option that takes several names at once: `-p mpc,static` is `-p mpc -p static`."""
+
+    def process_value(self, ctx: click.Context, value: Any) -> Any:
+        """Returns all names; an empty one is a mistake of the command line."""
+        found = super().process_value(ctx, value)
+        names = tuple(name.strip() for text in found or () for name in str(text).split(","))
+        if not all(names):
+            raise click.BadParameter(f"{','.join(found)!r} has an empty name", ctx, self)
+        return names
+
+
+class OneOrMany(Names):
     """An option that may be repeated, and whose setting may be one text: it took one alone once."""
 
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:  # a command loads only what it needs
     from twin.power.node_sleep import NodeSleep
     from twin.power.powered_queue import PowerChoices
 
-_WATTS = {"": 1.0, "w": 1.0, "kw": 1e3, "mw": 1e6}
+_WATTS = {"w": 1.0, "kw": 1e3, "mw": 1e6}
 _SECONDS = {"s": 1.0, "min": 60.0, "h": 3600.0}
 _NUMBER = r"(\d+(?:\.\d+)?)\s*"
 USUAL_GPU = "A100-80"
@@ -181,12 +181,15 @@ class PowerWords:
 
 
 def watts(said: str, option: str) -> float:
-    """Returns watts of words such as 250kW, 1.5 MW or 250000.
+    """Returns watts of words such as 250kW or 1.5 MW; a number alone could be watts or kilowatts.
 
     Raises:
         UsageError: they mean none.
     """
     found = re.fullmatch(_NUMBER + r"([a-z]{0,2})", said.strip().lower())
+    if found and not found[2]:
+        number = found[1]
+        raise UsageError(f"{option} {said!r}: no unit; write {number}W for watts or {number}kW for kilowatts")
     if not found or found[2] not in _WATTS:
         raise UsageError(f"{option} {said!r}: give a power, as 250kW (W, kW or MW)")
     return float(found[1]) * _WATTS[found[2]]

@@ -33,7 +33,7 @@ TALLY_COLUMNS = ("policy", "base", "wins", "losses", "ties", "better", "equal", 
 
 
 def bench(console: Console, result: "Bench", verdicts: Sequence[str] = ()) -> None:
-    """Prints every scenario, the tally, and the runs that hold the verdicts."""
+    """Prints every scenario, the tally, the runs, and those that are the records of the benchmark."""
     for scenario in result.scenarios:
         _scenario_result(console, scenario)
     rows = [tuple(row[name] for name in TALLY_COLUMNS) for row in result.tally()]
@@ -41,8 +41,13 @@ def bench(console: Console, result: "Bench", verdicts: Sequence[str] = ()) -> No
         console.table("wins and losses over all worlds; verdicts over scenarios", TALLY_COLUMNS, rows)
     for note in result.notes:
         console.line(f"note: {note}")
+    for scenario in result.scenarios:
+        for policy in scenario.policies:
+            ran = [outcome.run_id for outcome in scenario.of(policy) if outcome.run_id]
+            if ran:
+                console.line(f"{policy}: {'run' if len(ran) == 1 else 'runs'} {', '.join(ran)}")
     for run in verdicts:
-        console.line(f"verdicts: {run}")
+        console.line(f"bench: {run}; `twin report {run}` shows it")
 
 
 def _scenario_result(console: Console, result: "ScenarioResult") -> None:
@@ -112,7 +117,8 @@ def load_rows(result: "ScenarioResult") -> list[tuple[Any, ...]]:
     return [
         (
             f"{row.load:g}", row.policy, row.worlds, f"{row.stability.mean:.2%}",
-            f"[{row.stability.low:.2%}, {row.stability.high:.2%}]", f"{row.worst:.2%}",
+            f"[{row.stability.low:.2%}, {row.stability.high:.2%}]" if row.stability.estimated else "-",
+            f"{row.worst:.2%}",
             percent(row.queued), percent(row.utilisation_owned),
         )
         for row in result.under_load()
@@ -124,10 +130,13 @@ def _mean(verdict: Json | None) -> str:
 
 
 def interval(verdict: Json | None) -> str:
-    """Returns the interval in per cent."""
-    return "-" if verdict is None else f"[{100 * verdict['low']:+.1f}, {100 * verdict['high']:+.1f}]"
+    """Returns the interval in per cent; of a single value there is none."""
+    if verdict is None or verdict["low"] == verdict["high"]:
+        return "-"
+    return f"[{100 * verdict['low']:+.1f}, {100 * verdict['high']:+.1f}]"
 
 
 def whole(verdict: Json | None) -> str:
     """Returns mean and interval in per cent."""
-    return "-" if verdict is None else f"{_mean(verdict)} {interval(verdict)}"
+    around = interval(verdict)
+    return _mean(verdict) if around == "-" else f"{_mean(verdict)} {around}"

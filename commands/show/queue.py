@@ -185,7 +185,7 @@ def bench(console: Console, found: "QueueBench") -> None:
 
 
 def _interval(one: "Ranged | None") -> str:
-    return "" if one is None else f"{one.low:,.4g} to {one.high:,.4g}"
+    return "" if one is None or one.low == one.high else f"{one.low:,.4g} to {one.high:,.4g}"
 
 
 def on_nodes(console: Console, found: "NodeComparison") -> None:

@@ -1,5 +1,6 @@
 """Prints runs: key figures, comparisons with the bound, audits, quarantine, compaction."""
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from commands.show.console import Console
@@ -34,6 +35,7 @@ REGRET = (
     "left and turns its free knobs, in hindsight. ceiling: proven of all sequences of plans with shared "
     "sizes and those compared. capacity: all GPUs compute all the time, as if there were no links"
 )
+BEYOND = "more tokens than the bound, whose candidates lack a plan of this run; so there is no regret"
 UNPROVEN = "no ceiling was proven; --prove tries, for up to five domains"
 
 
@@ -74,8 +76,9 @@ def _figures(kpis: "Kpis") -> list[tuple[str, str]]:
     ]
 
 
-def comparison(console: Console, result: "Comparison") -> None:
-    """Prints the policies of one world, then the bound."""
+def comparison(console: Console, result: "Comparison", records: Sequence[str] = ()) -> None:
+    """Prints the policies of one world, then the bound, the runs, and the run that is the record of the
+    benchmark."""
     title = f"{result.scenario} on {result.dataset}, {result.window} window, {result.wall_s / 3600:.1f} h"
     rows = [_compared(row) for row in result.rows if row.kpis is not None]
     if result.bound is not None:
@@ -97,8 +100,16 @@ def comparison(console: Console, result: "Comparison") -> None:
         console.line(f"note: {note}")
     if result.bound is not None:
         console.line(f"note: {REGRET}")
+        beyond = [row.policy for row in result.rows if row.kpis and row.regret is None]
+        if beyond and result.bound.tokens:
+            console.line(f"note: {', '.join(beyond)}: {BEYOND}")
         if result.bound.ceiling_tokens is None:
             console.line(f"note: {UNPROVEN}")
+    for row in result.rows:
+        if row.run_id:
+            console.line(f"{row.policy}: run {row.run_id}")
+    for run in records:
+        console.line(f"bench: {run}; `twin report {run}` shows it")
 
 
 def _compared(row: "ComparisonRow") -> tuple[str, ...]:
@@ -138,6 +149,13 @@ def audit(console: Console, report: "AuditReport") -> None:
         console.line(f"  note: {note}")
     console.line(f"digest      {report.digest or '-'}")
     console.line(f"chain head  {report.chain_head or '-'}")
+
+
+def signed(console: Console, covered: int, events: int) -> None:
+    """Prints up to which event a run is signed."""
+    later = counted(max(0, events - covered), "later event")
+    more = f"; {later} not signed: sign again when they are in a segment" if events > covered else ""
+    console.line(f"signed      up to event {covered - 1:,}{more}")
 
 
 def quarantined(console: Console, moved: "Moved") -> None:

@@ -1,6 +1,6 @@
 """Prints runs of a store: the list, comparisons, labels, what was removed."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -8,6 +8,7 @@ from commands.show.console import Console, cell
 from ingest.core.terminal import clipped
 from replay.metrics.formatting import (
     counted,
+    duration,
     milliseconds,
     per_billion,
     per_token,
@@ -21,28 +22,23 @@ if TYPE_CHECKING:
     from replay.inventory.garbage import Collection
     from replay.inventory.removal import Removal
     from replay.inventory.side_by_side import PairedRuns, SideBySide
+    from replay.logqueue.schedulers import ComparedQueues
     from replay.metrics.kpis import Kpis
     from replay.metrics.paired_comparison import PairedDifference
     from replay.store.run_labels import Labels
 
 Json = dict[str, Any]
-COLUMNS = ("run", "kind", "started", "us/token", "tokens/s", "util", "MFU", "USD/1e9 tok",
-           "of it egress", "moves", "tags", "note")  # fmt: skip
-SHOWN = {
-    "run",
-    "kind",
-    "started",
-    "time_per_token_s",
-    "tokens_per_s",
-    "utilisation",
-    "mfu",
-    "total_usd_per_token",
-    "usd_per_token",
-    "moves",
-    "tags",
-    "note",
-}
-"""Columns of the listing that a row of the table shows."""
+FIRST, LAST = ("run", "kind", "started"), ("tags", "note")
+"""Columns of every kind of run."""
+PLAN_COLUMNS = ("us/token", "tokens/s", "util", "MFU", "USD/1e9 tok", "of it egress", "moves")
+QUEUE_COLUMNS = ("scheduler", "jobs", "mean wait", "95 % wait", "bounded slowdown", "util", "makespan")
+PLAN_SHOWN = {
+    "time_per_token_s", "tokens_per_s", "utilisation", "mfu", "total_usd_per_token", "usd_per_token", "moves",
+}  # fmt: skip
+QUEUE_SHOWN = {
+    "scheduler", "jobs", "avg_wait_s", "p95_wait_s", "avg_bounded_slowdown", "utilisation", "makespan_s",
+}  # fmt: skip
+"""Columns of the listing that these show."""
 NOTE = 40
 """Letters of a note in the list."""
 PAIRED = ("against the first", "pairs", "by", "time saved", "tokens", "utilisation", "egress/token saved",
@@ -50,23 +46,76 @@ PAIRED = ("against the first", "pairs", "by", "time saved", "tokens", "utilisati
 
 
 def runs(console: Console, rows: Sequence[Json], sort: str = "") -> None:
-    """Prints the list; a column that it is sorted by and does not show is added."""
-    extra = [sort] if sort and sort not in SHOWN else []
-    cells = [(*_row(row), *(row[name] for name in extra)) for row in rows]
-    console.table("", (*COLUMNS, *extra), cells)
+    """Prints the list, a table for each kind of key figures; a column that it is sorted by is added where
+    it does not show it."""
+    tables: tuple[tuple[str, Sequence[str], set[str], Callable[[Json], tuple[Any, ...]]], ...] = (
+        ("policies", PLAN_COLUMNS, PLAN_SHOWN, _of_plans),
+        ("queues", QUEUE_COLUMNS, QUEUE_SHOWN, _of_queue),
+        ("records of trainings, retrainings and benchmarks, and damaged runs", (), set(), lambda _: ()),
+    )
+    filled = sorted({_table(row) for row in rows}) or [0]
+    for at in filled:
+        title, columns, shown, cells = tables[at]
+        extra = [sort] if sort and sort not in {*FIRST, *LAST, *shown} else []
+        body = [
+            (*_named(row), *cells(row), *_labelled(row), *(row[name] for name in extra))
+            for row in rows
+            if _table(row) == at
+        ]
+        if at != filled[0]:
+            console.line()
+        console.table(title if len(filled) > 1 else "", (*FIRST, *columns, *LAST, *extra), body)
     for row in rows:
         if row["problem"]:
             console.line(f"{row['run']}: {row['problem']}")
 
 
-def _row(row: Json) -> tuple[Any, ...]:
+def _table(row: Json) -> int:
+    """The number of the table that a row belongs to."""
+    if row["scheduler"] is not None:
+        return 1
+    return 2 if row["problem"] or str(row["kind"]).startswith("log of") else 0
+
+
+def _named(row: Json) -> tuple[Any, ...]:
     ended = row["finished"] or row["problem"]
+    return row["run"], (row["kind"] or "damaged") + ("" if ended else ", unfinished"), row["started"]
+
+
+def _labelled(row: Json) -> tuple[Any, ...]:
+    return ", ".join(row["tags"]), clipped(row["note"], NOTE)
+
+
+def _of_plans(row: Json) -> tuple[Any, ...]:
     return (
-        row["run"], (row["kind"] or "damaged") + ("" if ended else ", unfinished"), row["started"],
         per_token(row["time_per_token_s"]), rate(row["tokens_per_s"]), percent(row["utilisation"]),
         percent(row["mfu"]), total_per_billion(row["total_usd_per_token"], partial=bool(row["unpriced"])),
-        per_billion(row["usd_per_token"]), row["moves"], ", ".join(row["tags"]), clipped(row["note"], NOTE),
+        per_billion(row["usd_per_token"]), row["moves"],
     )  # fmt: skip
+
+
+def _of_queue(row: Json) -> tuple[Any, ...]:
+    times = (row[name] for name in ("avg_wait_s", "p95_wait_s", "makespan_s"))
+    wait, p95, makespan = ("-" if seconds is None else duration(seconds) for seconds in times)
+    return (
+        row["scheduler"], row["jobs"], wait, p95, row["avg_bounded_slowdown"], percent(row["utilisation"]),
+        makespan,
+    )  # fmt: skip
+
+
+def compared_queues(console: Console, found: "ComparedQueues") -> None:
+    """Prints schedulers, a column each, the shortest mean wait first; * marks the best of a row."""
+    rows = []
+    for name in found.names:
+        best = found.best(name)
+        values = [one.figures.get(name) for one in found.runs]
+        rows.append((
+            name.replace("_", " "), *(f"{cell(v)}{' *' if k in best else ''}" for k, v in enumerate(values)),
+        ))  # fmt: skip
+    console.table("", ("figure; * is the best", *(one.label for one in found.runs)), rows)
+    console.line(found.verdict)
+    for one in found.runs:
+        console.line(f"{one.label}: run {one.run.run_id}")
 
 
 def compared(console: Console, found: "SideBySide", plot: Path | None) -> None:
@@ -118,7 +167,7 @@ def _pair(pair: "PairedRuns") -> tuple[Any, ...]:
 
 def _spread(found: "PairedDifference", factor: float, unit: str) -> str:
     mean, low, high = (factor * value for value in (found.mean, found.low, found.high))
-    return f"{mean:+.2f} [{low:+.2f}, {high:+.2f}]{unit}"
+    return f"{mean:+.2f} [{low:+.2f}, {high:+.2f}]{unit}" if found.estimated else f"{mean:+.2f}{unit}"
 
 
 def labels(console: Console, run_id: str, found: "Labels") -> None:

@@ -52,7 +52,10 @@ def what_if(console: Console, found: "WhatIf") -> None:
         for name, difference in found.differences.items()
     ]
     console.table("", ("figure", base_name, other_name, "difference", "share"), rows)
-    verdicts = [(v.kpi, f"{v.mean:+.4g}", f"{v.low:+.4g}", f"{v.high:+.4g}") for v in found.verdicts]
+    verdicts = [
+        (v.kpi, f"{v.mean:+.4g}", *((f"{v.low:+.4g}", f"{v.high:+.4g}") if v.estimated else ("-", "-")))
+        for v in found.verdicts
+    ]
     console.table(
         f"paired over blocks of time (positive: {other_name} is better; tokens as a share)",
         ("kpi", "mean", "95 % from", "to"),

@@ -26,6 +26,12 @@ class Config(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
 
+class Message(Config):
+    """Base of what other programs send: as `Config`, and no value is converted to the type of its field."""
+
+    model_config = ConfigDict(strict=True)
+
+
 C = TypeVar("C", bound=Config)
 
 

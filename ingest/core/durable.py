@@ -2,16 +2,22 @@
 
 `put` commits a new file: temporary file, write, fsync, `link` to its name, unlink, fsync of the directory.
 `link` fails where the name is taken, so nothing is ever overwritten (`rename` would do so silently).
-`replace` swaps a derived file or a pointer atomically. Both hold on a local POSIX file system (ext4, XFS).
+`replace` swaps a derived file or a pointer atomically, and refuses the name of anything but a file.
+Both hold on a local POSIX file system (ext4, XFS). `write_output` takes any path that a user names: a device,
+FIFO or terminal there is opened and written.
 
 Every system call goes through a `Disk`, which tests replace by one that fails, crashes or forgets.
 """
 
+import errno
 import fcntl
 import hashlib
 import io
 import os
 import re
+import stat
+import sys
+import time
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -25,7 +31,14 @@ from ingest.core.errors import ExistsError, LockedError, StorageError
 TEMPORARY = re.compile(r"\.[^/]+\.([0-9]+)-[0-9]+\.tmp")
 """Names of files that are being written: no reader's pattern matches them, recovery may delete them."""
 
+READER_WAIT_S = 10
+"""How long `write_output` waits until a program opens the other end of a FIFO."""
+
 _CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
+_IN_PLACE = os.O_WRONLY | os.O_APPEND | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+_OWN_DESCRIPTOR = re.compile(r"/(?:dev|proc/(?:self|thread-self|[0-9]+))/fd/([0-9]+)")
+_MAX_LINKS = 40
+"""Links to follow to one file, as Linux does."""
 _counter = count()
 
 
@@ -35,6 +48,11 @@ class Disk:
     def create(self, path: Path) -> int:
         """Open a new file for writing and return its descriptor; fails where the name is taken."""
         return os.open(path, _CREATE, 0o666)
+
+    def open_in_place(self, path: Path) -> int:
+        """Open a device, FIFO or terminal for writing and return its descriptor; never makes a file."""
+        own = _own_descriptor(path)
+        return os.open(path, _IN_PLACE) if own is None else os.dup(own)
 
     def write(self, fd: int, data: memoryview) -> int:
         """Write some of `data`, at least one byte, and return how many."""
@@ -104,7 +122,16 @@ class Disk:
         """
 
 
+class PrivateDisk(Disk):
+    """Makes files that nobody but their owner can read: secrets."""
+
+    def create(self, path: Path) -> int:
+        """Open a new file for writing, with mode 0600 from its first byte on."""
+        return os.open(path, _CREATE, 0o600)
+
+
 DISK = Disk()
+PRIVATE = PrivateDisk()
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,13 +184,17 @@ def put_file(path: Path, writer: Callable[[BinaryIO], object], *, disk: Disk = D
 def replace(path: Path, data: bytes, *, disk: Disk = DISK) -> Stored:
     """Make `data` the content of `path`, atomically: readers see the old file or the new one.
 
-    For what can be derived again (reports, caches) and for pointers, never for the record itself.
+    For what can be derived again (caches) and for pointers, never for the record itself. A link there is
+    replaced, not followed: a store from elsewhere must not choose what is overwritten.
 
     Raises:
-        StorageError: the disk refused; the old content stands, or the new one does, never a mixture.
+        StorageError: the disk refused, or a directory, device, FIFO or socket has the name; the old content
+            stands, or the new one does, never a mixture.
     """
     make_directory(path.parent, disk=disk)
     with _Reported(path):
+        if (mode := _mode(path)) is not None and not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
+            raise StorageError(f"{path}: not a regular file, so it is not replaced; take it away")
         temporary, stored = _write_temporary(path, lambda stream: stream.write(data), disk)
         try:
             disk.rename(temporary, path)
@@ -172,6 +203,32 @@ def replace(path: Path, data: bytes, *, disk: Disk = DISK) -> Stored:
             raise
         disk.fsync_directory(path.parent)
     return stored
+
+
+def write_output(path: Path, data: bytes, *, disk: Disk = DISK) -> Stored:
+    """Write `data` to what a user names: a file is replaced atomically (behind links, the one they lead to),
+    a device, FIFO or terminal is opened and written. A FIFO is given `READER_WAIT_S` to find its reader.
+
+    Raises:
+        StorageError: it cannot be written; a file has its old content then.
+    """
+    with _Reported(path):
+        in_place = _written_in_place(path)
+        if in_place:
+            _write_in_place(path, data, disk)
+    if not in_place:
+        replace(Path(os.path.realpath(path)), data, disk=disk)
+    return Stored(path, len(data), hashlib.sha256(data).hexdigest())
+
+
+def written_in_place(path: Path) -> bool:
+    """True if `write_output` opens what is there and writes it: a device, a FIFO, a terminal.
+
+    Raises:
+        StorageError: it is a disk (a block device) or a socket, or cannot be looked at.
+    """
+    with _Reported(path):
+        return _written_in_place(path)
 
 
 def replace_all(folder: Path, files: Mapping[str, bytes], *, force: bool, disk: Disk = DISK) -> None:
@@ -186,6 +243,9 @@ def replace_all(folder: Path, files: Mapping[str, bytes], *, force: bool, disk: 
         raise ExistsError(
             f"{folder / there[0]}: is there already; give another --out, or --force to replace it"
         )
+    for below in {(folder / name).parent for name in files}:
+        if below.is_dir():
+            sweep(below, disk=disk)
     for name, data in files.items():
         replace(folder / name, data, disk=disk)
 
@@ -274,6 +334,12 @@ def move(source: Path, target: Path, *, disk: Disk = DISK) -> None:
         disk.rename(source, target)
         disk.fsync_directory(target.parent)
         disk.fsync_directory(source.parent)
+
+
+def open_to_read(path: Path) -> BinaryIO:
+    """Opens a file for reading; follows no link, and waits for no FIFO."""
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+    return os.fdopen(fd, "rb", buffering=0)
 
 
 def settle(directory: Path, *, disk: Disk = DISK) -> None:
@@ -428,6 +494,79 @@ class _Stream(io.RawIOBase):
     def stop(self) -> None:
         """Swallow what a dying buffer still wants to write: its descriptor may be another file by then."""
         self._open = False
+
+
+def _mode(path: Path) -> int | None:
+    """File type and rights of what `path` leads to; None where nothing is."""
+    try:
+        return path.stat().st_mode
+    except FileNotFoundError:
+        return None
+
+
+def _own_descriptor(path: Path) -> int | None:
+    """Number of the open file of this process that `path` is a name of, as /dev/stdout is.
+
+    To open that name again would start at the beginning of a redirected file, over what was printed.
+    """
+    name = os.path.abspath(path)  # noqa: PTH100  # `resolve` would follow the last link, to `pipe:[123]`
+    for _ in range(_MAX_LINKS):
+        match = _OWN_DESCRIPTOR.fullmatch(name)
+        if match:
+            others = name.startswith("/proc/") and name.split("/")[2].isdigit()
+            return None if others and name.split("/")[2] != str(os.getpid()) else int(match[1])
+        try:
+            target = os.readlink(name)  # noqa: PTH115
+        except OSError:
+            return None
+        name = os.path.normpath(os.path.join(os.path.dirname(name), target))  # noqa: PTH118, PTH120
+    return None
+
+
+def _written_in_place(path: Path) -> bool:
+    if _own_descriptor(path) is not None:
+        return True
+    mode = _mode(path)
+    if mode is None or stat.S_ISREG(mode) or stat.S_ISDIR(mode):
+        return False
+    if stat.S_ISBLK(mode) or stat.S_ISSOCK(mode):
+        kind = "a disk" if stat.S_ISBLK(mode) else "a socket"
+        raise StorageError(f"{path}: {kind}, which is not written; give the name of a file")
+    return True
+
+
+def _write_in_place(path: Path, data: bytes, disk: Disk) -> None:
+    fd = _opened_in_place(path, disk)
+    try:
+        rest = memoryview(data)
+        while rest:
+            with suppress(InterruptedError):
+                rest = rest[disk.write(fd, rest) :]
+    except BrokenPipeError:
+        raise StorageError(f"{path}: its reader has gone before everything was written") from None
+    finally:
+        disk.close(fd)
+
+
+def _opened_in_place(path: Path, disk: Disk) -> int:
+    for stream in (sys.stdout, sys.stderr):  # what was printed before comes first
+        if stream is not None:
+            stream.flush()
+    deadline = time.monotonic() + READER_WAIT_S
+    while True:
+        try:
+            fd = disk.open_in_place(path)
+            break
+        except OSError as error:
+            waits = error.errno == errno.ENXIO and stat.S_ISFIFO(_mode(path) or 0)
+            if not waits:
+                raise
+            if time.monotonic() > deadline:
+                raise StorageError(f"{path}: no program reads this FIFO; start its reader first") from None
+        time.sleep(0.02)
+    with suppress(OSError):  # the descriptors of a dry run are none
+        os.set_blocking(fd, True)
+    return fd
 
 
 def _write_temporary(path: Path, writer: Callable[[BinaryIO], object], disk: Disk) -> tuple[Path, Stored]:

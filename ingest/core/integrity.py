@@ -7,15 +7,25 @@ seconds or when its status has changed. Small records carry a digest of themselv
 
 import hashlib
 import json
+import os
 import stat
 import time
+from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, BinaryIO
 
+from ingest.core import durable
 from ingest.core.errors import DamageError
+
+if TYPE_CHECKING:
+    from pydantic import TypeAdapter
 
 TRUSTED_S = 3600.0
 """Seconds for which a file whose status stays is not hashed again by the process that hashed it."""
+
+MAX_FILE_BYTES = 1 << 31
+"""Bytes of a stored file that is read at once: far above any segment and lake part that a writer makes."""
 
 Status = tuple[int, int, int, int]
 _checked: dict[Path, tuple[Status, str, float]] = {}
@@ -59,19 +69,51 @@ def content_fault(path: Path, size_bytes: int, sha256: str) -> str | None:
     return None if same else "its bytes are not those that were written"
 
 
-def read_regular(path: Path) -> bytes:
+class IrregularFileError(Exception):
+    """A link, a directory, a FIFO, a device, or a file larger than any that is read at once."""
+
+
+def open_regular(path: Path) -> BinaryIO:
+    """Opens a regular file for reading; follows no link, and waits for no FIFO and no device.
+
+    Raises:
+        IrregularFileError: it is something else. OSError: it cannot be opened.
+    """
+    if not stat.S_ISREG(path.lstat().st_mode):  # a device is not even opened: that may have an effect
+        raise IrregularFileError("not a regular file")
+    stream = durable.open_to_read(path)
+    if not stat.S_ISREG(os.fstat(stream.fileno()).st_mode):  # replaced between the two calls
+        stream.close()
+        raise IrregularFileError("not a regular file")
+    return stream
+
+
+def content(path: Path, max_bytes: int = MAX_FILE_BYTES) -> bytes:
+    """Returns the content of a regular file.
+
+    Raises:
+        IrregularFileError: it is something else, or has more than `max_bytes`. OSError: it cannot be read.
+    """
+    with open_regular(path) as stream:
+        size = os.fstat(stream.fileno()).st_size
+        if size > max_bytes:
+            raise IrregularFileError(f"{size:,} bytes, and at most {max_bytes:,} are read at once")
+        return stream.read()
+
+
+def read_regular(path: Path, max_bytes: int = MAX_FILE_BYTES) -> bytes:
     """Returns the content of a regular file; a link, a directory or a device in its place is damage.
 
     Raises:
         FileNotFoundError: nothing has this name.
-        DamageError: it is no regular file, or the disk cannot read it.
+        DamageError: it is no regular file, is larger than `max_bytes`, or the disk cannot read it.
     """
     try:
-        if not stat.S_ISREG(path.lstat().st_mode):
-            raise DamageError(f"{path}: not a regular file; move it away and restore the file")
-        return path.read_bytes()
+        return content(path, max_bytes)
     except FileNotFoundError:
         raise
+    except IrregularFileError as error:
+        raise DamageError(f"{path}: {error}; move it away and restore the file") from None
     except OSError as error:
         raise DamageError(f"{path}: cannot be read ({error.strerror}); restore it") from error
 
@@ -93,15 +135,26 @@ def sealed(fields: dict[str, Any]) -> bytes:
     return _text({**fields, "check": hashlib.sha256(_text(fields)).hexdigest()})
 
 
-def unsealed(data: bytes, schema: str) -> dict[str, Any] | None:
-    """Returns the fields of a record that `sealed` made; None: a byte of it was changed."""
+def unsealed(data: bytes, schema: str, types: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Returns the fields of a record that `sealed` made; None: a byte of it was changed, or no version wrote
+    it: it lacks one of these fields, or has a value of another type there.
+    """
     try:
         fields = json.loads(data)
         del fields["check"]
         same = fields["schema"] == schema and sealed(fields) == data
-    except (ValueError, KeyError, TypeError, RecursionError):
+        for name, kind in types.items() if same else ():
+            _validator(kind).validate_json(json.dumps(fields[name]), strict=True)
+    except (ValueError, KeyError, TypeError, RecursionError):  # a fault of validation is a ValueError
         return None
     return fields if same else None
+
+
+@cache
+def _validator(kind: Any) -> "TypeAdapter[Any]":
+    from pydantic import TypeAdapter  # takes a tenth of a second that commands without records save
+
+    return TypeAdapter(kind)
 
 
 def _text(fields: dict[str, Any]) -> bytes:

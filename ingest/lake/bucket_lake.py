@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from ingest.core import durable, integrity, safe_json
+from ingest.core import durable, integrity
 from ingest.core.durable import DISK
 from ingest.core.errors import DamageError, LockedError, StorageError
 from ingest.core.terminal import shown
@@ -41,6 +41,9 @@ TRIES = 8
 _SWEEP_S = 3600.0
 """A process looks for such commits at most so often."""
 _ENTRY = re.compile(r"[0-9a-f]{64} [0-9a-f]{32}")
+_OF_A_COMMIT = re.compile(
+    rf"{COMMITS}/[0-9a-f]{{32}}/(\w+/dataset=[\w.-]+/[0-9a-f]{{64}}\.parquet|manifest\.json)"
+)
 _PART = re.compile(r"\w+/dataset=[\w.-]+/[0-9a-f]{64}\.parquet", re.ASCII)
 """Names of parts; a manifest in the bucket cannot lead out of the working copy."""
 
@@ -70,7 +73,7 @@ class LakeObjects:
         if found is None:
             self.commits, self.tag = {}, None
             return
-        fields = integrity.unsealed(found.data, SCHEMA)
+        fields = integrity.unsealed(found.data, SCHEMA, {"commits": dict[str, str]})
         commits = {"": ""} if fields is None else dict(fields["commits"])
         if not all(_ENTRY.fullmatch(f"{one} {two}") for one, two in commits.items()):
             raise DamageError(
@@ -190,12 +193,14 @@ class LakeObjects:
 
     def _changed_sets(self) -> set[str]:
         """Reads the pointer again and returns the data sets whose commits are others than before."""
+        from ingest.lake import manifests  # which reads the lake by this module
+
         before = self.commits
         found = {one: self.manifest(one) for one in before}
         self.refresh()
         found |= {one: self.manifest(one) for one in self.commits}
         changed = before.keys() ^ self.commits.keys()
-        return {str(safe_json.parsed(found[one])["dataset"]) for one in changed}
+        return {manifests.parsed(one, found[one]).dataset for one in changed}
 
     def sweep(self) -> None:
         """Removes commits of writers that were killed a day ago or earlier; looks once an hour."""
@@ -205,7 +210,7 @@ class LakeObjects:
         used, newest, names = {*self.commits.values()}, dict[str, datetime](), dict[str, list[str]]()
         for name, one in self.objects.listed(COMMITS).items():
             commit = name.split("/")[2]
-            if commit not in used:
+            if commit not in used and _OF_A_COMMIT.fullmatch(name):
                 newest[commit] = max(one.modified, newest.get(commit, one.modified))
                 names.setdefault(commit, []).append(name)
         before = datetime.now(UTC) - timedelta(seconds=LEFT_S)
@@ -236,8 +241,10 @@ class LakeObjects:
 
     def _names(self, identity: str) -> Iterator[str]:
         """Every object of a commit."""
-        parts = safe_json.parsed(self.manifest(identity))["parts"]
-        yield from (self._object(identity, name) for name in (MANIFEST, *(part[1] for part in parts)))
+        from ingest.lake import manifests
+
+        parts = manifests.parsed(identity, self.manifest(identity)).parts
+        yield from (self._object(identity, name) for name in (MANIFEST, *(part.file for part in parts)))
 
     def _put(self, manifest: bytes, files: Sequence[str]) -> str:
         """Puts the objects of a new commit, the manifest last; returns its name."""

@@ -102,13 +102,13 @@ def commit(
     if (place := bucket_lake.of(store)) is not None:
         files = [part.file for part in parts]
         place.commit(dataset, identity, data if sources else None, files, replaces)
-        return manifests.parsed(identity, body)
+        return manifests.parsed(identity, data)
     durable.put(manifests.folder_of(store) / f"{identity}.json", data, idempotent=True)
     known = manifest_index.read(folder(store))
     kept = _datasets_of(live(store)) if known is None else known
     kept = {old: name for old, name in kept.items() if old not in replaces}
     manifest_index.write(folder(store), {**kept, **({identity: dataset} if sources else {})})
-    return manifests.parsed(identity, body)
+    return manifests.parsed(identity, data)
 
 
 def live(store: Path) -> list[LakeManifest]:

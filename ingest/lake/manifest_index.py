@@ -30,7 +30,7 @@ def read(lake: Path) -> dict[str, str] | None:
     data = integrity.read_optional(path)
     if data is None:
         return None
-    fields = integrity.unsealed(data, SCHEMA)
+    fields = integrity.unsealed(data, SCHEMA, {"manifests": dict[str, str]})
     if fields is None:
         raise DamageError(f"{path}: its bytes are not those that were written; delete it, it is made again")
     return dict(fields["manifests"])

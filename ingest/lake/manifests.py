@@ -6,7 +6,6 @@ bucket, the pointer there says which are in use (`bucket_lake.py`).
 """
 
 import hashlib
-import json
 import math
 import time
 from collections.abc import Iterable, Iterator
@@ -14,15 +13,28 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 from ingest.core import integrity
 from ingest.core.errors import DamageError
+from ingest.core.terminal import clipped
 from ingest.lake import bucket_lake, manifest_index
 from ingest.lake.bucket_lake import FOLDER, LakeObjects
 
 READING_S = 600.0
 """How long the files of commits that became one stay, for readers that had begun."""
+
+
+def _inside(name: str) -> str:
+    """Returns the name of a part, which leads nowhere but into the lake."""
+    if {"", ".", ".."} & {*name.split("/")} or "\0" in name:
+        raise ValueError("leads out of the lake")
+    return name
+
+
+Count = Annotated[int, Field(ge=0)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,19 +167,41 @@ def load(path: Path) -> LakeManifest:
 @lru_cache(maxsize=256)
 def _decoded(identity: str, data: bytes) -> LakeManifest:
     """Returns the manifest with these bytes, which a command reads several times."""
-    return parsed(identity, json.loads(data))
+    return parsed(identity, data)
 
 
-def parsed(identity: str, body: dict[str, Any]) -> LakeManifest:
-    """Returns the manifest whose JSON is `body`."""
+class _Body(BaseModel):
+    """A manifest as JSON: its digest proves that it was not changed, not that an ingest wrote it."""
+
+    model_config = ConfigDict(frozen=True, strict=True, hide_input_in_errors=True)
+
+    dataset: str
+    meta: dict[str, Any]
+    parts: list[tuple[str, Annotated[str, AfterValidator(_inside)], Count, Count, str]]
+    sources: list[tuple[str, str, Count, str, int, str, dict[str, Count], Count]]
+    replaces: list[Annotated[str, Field(pattern="^[0-9a-f]{64}$")]]
+
+
+def parsed(identity: str, data: bytes) -> LakeManifest:
+    """Returns the manifest whose JSON is `data`.
+
+    Raises:
+        DamageError: no ingest wrote it.
+    """
+    try:
+        body = _Body.model_validate_json(data)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False, include_context=False)[0]
+        at = ".".join(map(str, first["loc"]))
+        raise DamageError(
+            f"{FOLDER}/manifests/{identity}.json: no ingest wrote it ({clipped(at)}: {first['msg']}); take "
+            "it out of the lake"
+        ) from None
     return LakeManifest(
         identity,
-        body["dataset"],
-        body["meta"],
-        tuple(Part(*part) for part in body["parts"]),
-        tuple(
-            SourceEntry(*s[:6], tuple(sorted(s[6].items())), s[7])  # type: ignore[call-arg]
-            for s in body["sources"]
-        ),
-        tuple(body["replaces"]),
+        body.dataset,
+        body.meta,
+        tuple(Part(*part) for part in body.parts),
+        tuple(SourceEntry(*s[:6], tuple(sorted(s[6].items())), s[7]) for s in body.sources),
+        tuple(body.replaces),
     )

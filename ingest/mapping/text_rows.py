@@ -11,18 +11,17 @@ from dataclasses import dataclass, replace
 from typing import Any, BinaryIO
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from ingest.core import safe_json
 from ingest.core.errors import InputError
 from ingest.mapping.json_paths import MISSING, JsonColumn, JsonRow, rows, steps
-from ingest.parsing import csv_blocks, text_lines
+from ingest.parsing import csv_blocks, parquet_input, text_lines
 from ingest.parsing.csv_blocks import LINE_LIMIT_BYTES, Texts
 from ingest.parsing.dataset import DatasetOptions
 from ingest.parsing.reader import Reject
 from ingest.parsing.source import BOM, HEAD_BYTES, Source
 
-PARQUET = b"PAR1"
+PARQUET = parquet_input.MAGIC
 _BATCH = 1 << 16
 _LOOKED_AT = 200
 """Rows of a JSON document whose names count as its columns."""
@@ -86,33 +85,30 @@ def by_line(head: bytes) -> bool:
 
 
 def _parquet(source: Source) -> TextRows:
-    try:
-        with source.seekable() as stream:
-            schema = pq.ParquetFile(stream).schema_arrow
-            first = next(pq.ParquetFile(stream).iter_batches(1), None)
-    except (pa.ArrowException, OSError) as error:
-        raise InputError(f"{source.shown}: not a readable Parquet file: {error}") from error
-    sample = [] if first is None else [column[0].as_py() or "" for column in _as_text(first).values()]
-    return TextRows(schema.names, sample, _parquet_blocks(source))
+    first = next(parquet_input.batches(source), None)
+    row = None if first is None else _as_text(source, first.slice(0, 1))
+    sample = [] if row is None else [column[0].as_py() or "" for column in row.values()]
+    return TextRows(parquet_input.schema(source).names, sample, _parquet_blocks(source))
 
 
 def _parquet_blocks(source: Source) -> Iterator[Texts]:
-    try:
-        with source.seekable() as stream:
-            row = 1
-            for batch in pq.ParquetFile(stream).iter_batches(_BATCH):
-                yield Texts(_as_text(batch), pa.array(range(row, row + len(batch))), len(batch), ())
-                row += len(batch)
-    except (pa.ArrowException, OSError) as error:
-        raise InputError(f"{source.shown}: not a readable Parquet file: {error}") from error
+    row = 1
+    for batch in parquet_input.batches(source):
+        yield Texts(_as_text(source, batch), pa.array(range(row, row + len(batch))), len(batch), ())
+        row += len(batch)
 
 
-def _as_text(batch: pa.RecordBatch) -> dict[str, pa.Array]:
+def _as_text(source: Source, batch: pa.RecordBatch) -> dict[str, pa.Array]:
     plain = (
         values.dictionary_decode() if pa.types.is_dictionary(values.type) else values
         for values in batch.columns
     )
-    return {name: values.cast(pa.string()) for name, values in zip(batch.schema.names, plain, strict=True)}
+    try:
+        return {
+            name: values.cast(pa.string()) for name, values in zip(batch.schema.names, plain, strict=True)
+        }
+    except pa.ArrowException as error:
+        raise InputError(f"{source.shown}: no table of texts and numbers: {error}") from error
 
 
 def _json(source: Source, options: DatasetOptions) -> TextRows:

@@ -6,7 +6,7 @@ written where it has the bytes of this request: bytes that no other writer sends
 """
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -14,12 +14,17 @@ from hashlib import md5
 from typing import Any
 
 from ingest.core.errors import ExistsError, StorageError, UsageError
+from ingest.objects import transfer
 from ingest.objects.client import asked, client_of
 
 PROBE = "conditional-writes"
 """Object that shows that the server keeps what is there."""
 AT_ONCE = 8
 """Objects that are read at a time."""
+MAX_OBJECT_BYTES = 1 << 30
+"""Bytes of an object that is read at once: far above those of a batch of events and of a part of the lake."""
+MAX_TOGETHER_BYTES = 1 << 28
+"""Bytes of objects that are read at a time, unless one has more."""
 MD5_HEX = 32
 PAGE = 1000
 """Objects of a listing, or of a removal, in one request."""
@@ -80,35 +85,38 @@ class ObjectPrefix:
 
     def listed(self, under: str = "") -> dict[str, ListedObject]:
         """Returns every object below a folder (`runs/`), by name; a request for each 1,000 of them."""
-        import obstore
 
-        with asked(self._named(under), "listed"):
-            pages = list(obstore.list(self.client, under.rstrip("/") or None))
-        self.requests.list += max(1, len(pages))
-        rows = [row for page in pages for row in page]
-        return {
+        rows = transfer.listing(self._named(under), self.client, under.rstrip("/") or None)
+        found = {
             row["path"]: ListedObject(row["size"], (row["e_tag"] or "").strip('"'), row["last_modified"])
             for row in rows
         }
+        self.requests.list += max(1, -(-len(found) // PAGE))
+        return found
 
-    def read(self, name: str) -> bytes:
+    def read(self, name: str, max_bytes: int = MAX_OBJECT_BYTES) -> bytes:
         """Returns the bytes of an object.
 
         Raises:
-            UsageError, StorageError: it is not there, or cannot be read.
+            UsageError, StorageError: it is not there, or cannot be read. DamageError: it is larger.
         """
         import obstore
 
         self.requests.get += 1
         with asked(self._named(name), "read"):
-            return bytes(obstore.get(self.client, name).bytes())
+            return transfer.collected(self._named(name), obstore.get(self.client, name), max_bytes)
 
-    def read_all(self, names: Iterable[str]) -> Iterator[bytes]:
-        """Yields the bytes of objects in the order of their names, a few read at a time."""
-        todo = list(names)
+    def read_all(self, sizes: Mapping[str, int]) -> Iterator[bytes]:
+        """Yields the bytes of objects in the order of these names, each with its listed size, a few read at a
+        time.
+
+        Raises:
+            DamageError: one is larger than listed, or than any object is.
+        """
         with ThreadPoolExecutor(AT_ONCE) as pool:
-            for start in range(0, len(todo), 4 * AT_ONCE):  # no more than these in memory
-                yield from pool.map(self.read, todo[start : start + 4 * AT_ONCE])
+            for names in _groups(sizes):
+                limits = [min(sizes[name], MAX_OBJECT_BYTES) for name in names]
+                yield from pool.map(self.read, names, limits)
 
     def create(self, name: str, data: bytes) -> None:
         """Writes an object where there is none, in one request; durable on return.
@@ -200,6 +208,20 @@ class ObjectPrefix:
 
     def _named(self, name: str) -> str:
         return f"{self.title}/{name}".rstrip("/")
+
+
+def _groups(sizes: Mapping[str, int]) -> Iterator[list[str]]:
+    """Yields names of objects that are in memory together."""
+    group: list[str] = []
+    total = 0
+    for name, size in sizes.items():
+        if group and (len(group) == 4 * AT_ONCE or total + size > MAX_TOGETHER_BYTES):
+            yield group
+            group, total = [], 0
+        group.append(name)
+        total += size
+    if group:
+        yield group
 
 
 _open: dict[tuple[object, ...], ObjectPrefix] = {}

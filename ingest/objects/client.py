@@ -23,6 +23,7 @@ _GIVEN_OTHERWISE = (
     "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI",
     "AWS_CONTAINER_CREDENTIALS_FULL_URI",
 )  # fmt: skip
+_ENDPOINTS = ("AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT")
 _REFUSED = ("status code: 401 ", "status code: 403 ")
 
 
@@ -33,6 +34,11 @@ def parts_of(url: str) -> tuple[str, str]:
         UsageError: no bucket is named.
     """
     parts = urlsplit(url)
+    if url.startswith(SCHEME) and {"@", ":"} & {*parts.netloc}:
+        raise UsageError(
+            f"{SCHEME}***: the address holds keys, which others may read; write s3://BUCKET/PREFIX, and "
+            "the keys in AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
+        )
     if not url.startswith(SCHEME) or not parts.netloc:
         raise UsageError(f"{clipped(url)}: write s3://BUCKET/PREFIX")
     return parts.netloc, parts.path.strip("/")
@@ -50,6 +56,7 @@ def client_of(url: str, what: str = "a store in a bucket") -> Any:
     except ImportError as error:
         raise extras.missing("s3", what) from error
     check_credentials(url)
+    check_endpoints()
     endpoint = os.environ.get("AWS_ENDPOINT_URL")
     settings: dict[str, Any] = {"endpoint": endpoint} if endpoint else {}
     if not os.environ.get("AWS_REGION"):
@@ -83,6 +90,27 @@ def check_credentials(url: str) -> None:
         f"{'is' if len(missing) == 1 else 'are'} not set. "
         "Set both; AWS_EC2_METADATA_DISABLED=false asks for the role of a cloud machine"
     )
+
+
+def check_endpoints() -> None:
+    """Checks that the address of the server, where the environment has one, is one, and holds no keys.
+
+    Raises:
+        UsageError: it is not, or does.
+    """
+    for name in _ENDPOINTS:
+        try:
+            parts = urlsplit(os.environ.get(name) or "https://none")
+            sound = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+        except ValueError:  # of a port, or of brackets
+            sound = False
+        if not sound:
+            raise UsageError(f"{name}: is no address of a server; write http://HOST:PORT or https://HOST")
+        if "@" in parts.netloc or parts.query or parts.fragment:
+            raise UsageError(
+                f"{name}: holds more than an address, perhaps keys; write http://HOST:PORT or https://HOST, "
+                "and the keys in AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
+            )
 
 
 @contextmanager

@@ -8,8 +8,12 @@ that the object has changed. So an object with the bytes of this request counts 
 from typing import Any, NamedTuple
 
 from ingest.core.errors import LockedError
+from ingest.objects import transfer
 from ingest.objects.bucket_prefix import ObjectPrefix
 from ingest.objects.client import asked
+
+MAX_BYTES = 1 << 26
+"""Bytes of a pointer; a commit of the lake takes a hundred of them."""
 
 
 class TaggedBytes(NamedTuple):
@@ -33,7 +37,8 @@ def read(objects: ObjectPrefix, name: str) -> TaggedBytes | None:
             found = obstore.get(objects.client, name)
         except FileNotFoundError:
             return None
-        return TaggedBytes(bytes(found.bytes()), str(found.meta["e_tag"]))
+        data = transfer.collected(f"{objects.title}/{name}", found, MAX_BYTES)
+        return TaggedBytes(data, str(found.meta["e_tag"]))
 
 
 def swap(objects: ObjectPrefix, name: str, data: bytes, tag: str | None) -> str:

@@ -69,7 +69,7 @@ def bucket_of(store: Path) -> str | None:
     data = integrity.read_optional(store / MARK)
     if data is None:
         return None
-    fields = integrity.unsealed(data, SCHEMA)
+    fields = integrity.unsealed(data, SCHEMA, {"url": str})
     if fields is None:
         raise DamageError(f"{store / MARK}: its bytes are not those that were written; delete {store}")
     return str(fields["url"])

@@ -14,11 +14,12 @@ import zipfile
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path, PurePath, PurePosixPath
 from typing import IO, BinaryIO, cast
 
 from ingest.core.errors import InputError
+from ingest.core.file_kinds import refuse_special
 from ingest.parsing.source import (
     HEAD_BYTES,
     SMALL_BYTES,
@@ -64,7 +65,8 @@ def contents(path: Path, name: str) -> ArchiveIndex:
     Raises:
         InputError: it is cut or damaged, a member's path escapes, or it expands out of all proportion.
     """
-    limit = max(RATIO_FLOOR_BYTES, MAX_RATIO * _size(path))
+    stored_bytes = _size(path)
+    limit = max(RATIO_FLOOR_BYTES, MAX_RATIO * stored_bytes)
     kept: dict[str, bytes] | None = {}
     skipped: list[Skip] = []
     count = total = 0
@@ -84,9 +86,18 @@ def contents(path: Path, name: str) -> ArchiveIndex:
     if kept is not None:
         held = kept
         return ArchiveIndex(
-            lambda: (from_bytes(*_names(path, name, m), d) for m, d in held.items()), count, tuple(skipped)
+            lambda: (
+                replace(from_bytes(*_names(path, name, m), d), archive_bytes=stored_bytes)
+                for m, d in held.items()
+            ),
+            count,
+            tuple(skipped),
         )
-    return ArchiveIndex(lambda: _members(path, name), count, tuple(skipped))
+    return ArchiveIndex(
+        lambda: (replace(member, archive_bytes=stored_bytes) for member in _members(path, name)),
+        count,
+        tuple(skipped),
+    )
 
 
 def _names(path: Path, name: str, member: str) -> tuple[str, str]:
@@ -220,7 +231,7 @@ def _hidden(member: str) -> bool:
 
 def _size(path: Path) -> int:
     try:
-        return path.stat().st_size
+        return refuse_special(path).st_size
     except OSError as error:
         raise unreadable(path, error) from error
 

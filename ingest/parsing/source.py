@@ -3,13 +3,13 @@
 import hashlib
 import io
 import re
-import stat
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import BinaryIO, cast
 
 from ingest.core.errors import InputError
+from ingest.core.file_kinds import refuse_special
 from ingest.parsing import text_encoding
 
 SMALL_BYTES = 16 * 1024**2
@@ -35,6 +35,13 @@ class Source:
     opener: Callable[[], BinaryIO] = field(repr=False, compare=False)
     local: Path | None = None
     """Path of the content, if it is a file of its own."""
+    archive_bytes: int | None = None
+    """Size of the archive that it is in: what is decoded is measured by what lies on the disk."""
+
+    @property
+    def disk_bytes(self) -> int:
+        """Bytes that the content takes on the disk, at most."""
+        return self.size_bytes if self.archive_bytes is None else min(self.size_bytes, self.archive_bytes)
 
     @property
     def path(self) -> PurePosixPath:
@@ -114,12 +121,12 @@ def from_file(path: Path, name: str) -> Source:
     """
     name = name.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
     try:
-        found = path.stat()
-        if not stat.S_ISREG(found.st_mode):
-            raise InputError(f"{path}: not a regular file; left out")
-        if found.st_size <= SMALL_BYTES:
+        expected = refuse_special(path).st_size
+        if expected <= SMALL_BYTES:
             with open(path, "rb", buffering=0) as raw:  # noqa: PTH123  # thousands of small files: 10 us each
-                return from_bytes(name, str(path), raw.readall())
+                data = raw.read(expected + 1) or b""
+            if len(data) == expected:  # else it changes while it is read
+                return from_bytes(name, str(path), data)
         with path.open("rb") as stream:
             head = stream.read(HEAD_BYTES)
             stream.seek(0)

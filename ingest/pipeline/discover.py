@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ingest.core.errors import InputError, UsageError
+from ingest.core.file_kinds import of_the_kernel
 from ingest.parsing import dataset
 from ingest.parsing.dataset import DatasetOptions
 
@@ -83,6 +84,8 @@ def _sets_of(path: Path) -> Iterator[tuple[Path, list[Path]]]:
         yield next((p for p in path.parents if (p / dataset.FILE_NAME).is_file()), path.parent), [path]
         return
     if not path.is_dir():
+        if path.exists():
+            raise UsageError(f"{path}: a device, a FIFO or a socket; give a file or a folder")
         raise UsageError(
             f"{path}: no such file or folder; `twin ingest shipped` reads the traces of the program"
         )
@@ -92,7 +95,10 @@ def _sets_of(path: Path) -> Iterator[tuple[Path, list[Path]]]:
 def _below(folder: Path) -> Iterator[tuple[Path, list[Path]]]:
     if not (folder / dataset.FILE_NAME).is_file() and _is_collection(folder):
         for child in sorted(p for p in folder.iterdir() if p.is_dir() and not p.name.startswith(".")):
-            yield from _below(child)
+            if child.is_symlink() and of_the_kernel(child):
+                yield folder, [child]  # which is refused by its kind, and named
+            else:
+                yield from _below(child)
         return
     own, nested = _files(folder)
     yield folder, own

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from ingest.core.errors import InputError
+from ingest.core.file_kinds import refuse_special
 from ingest.core.text_files import encoding_of
 from ingest.lake import lake, merging
 from ingest.parsing.source import SMALL_BYTES, Source, file_of, from_bytes, piece_end, piece_name
@@ -142,6 +143,12 @@ class _Watch:
     def _grown(self, item: DataSet, path: Path) -> list[FileResult]:
         """The new complete lines of a file, piece by piece."""
         name = item.name_of(path)
+        try:
+            refuse_special(path)
+        except InputError as error:
+            return [FileResult(str(path), item.options.name, skipped_reason=str(error))]
+        except OSError:
+            return []  # gone; the next poll does not list it
         if path not in self._ends:
             self._ends[path] = _taken(self._store, item.options.name, name)
         if _stamp(path)[0] < self._ends[path]:
@@ -160,8 +167,8 @@ class _Watch:
 
 def _stamp(path: Path) -> tuple[int, int]:
     try:
-        status = path.stat()
-    except OSError:
+        status = refuse_special(path)
+    except (OSError, InputError):
         return -1, -1
     return status.st_size, status.st_mtime_ns
 

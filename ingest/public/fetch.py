@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ingest.core import durable
+from ingest.core import durable, integrity
 from ingest.core.errors import InputError, StorageError
 from ingest.core.progress import SILENT, Progress
 from ingest.core.scratch import Scratch
@@ -68,7 +68,9 @@ def fetch(store: Path, name: str, *, mirror: Path | None = None, progress: Progr
     new = present = 0
     left_out = []
     durable.make_directory(folder)
-    durable.sweep(folder)
+    for below in {(folder / item.name).parent for item in entry.items}:
+        if below.is_dir():
+            durable.sweep(below)
     with _source(entry, mirror, folder) as source:
         # Wheels first: the index can often be reached where repositories cannot.
         for item in sorted(entry.items, key=lambda item: not isinstance(item.origin, Member)):
@@ -139,8 +141,10 @@ class _Mirror:
     def data(self, item: Item) -> bytes:
         """The bytes of a file, verified."""
         path = self._root / item.name
-        try:
-            return _verified(path.read_bytes(), item, str(path))
+        try:  # a mirror may link to its files
+            return _verified(integrity.content(path.resolve(), item.size_bytes), item, str(path))
+        except integrity.IrregularFileError as error:
+            raise InputError(f"{path}: {error}; mend the mirror") from None
         except OSError as error:
             raise InputError(f"{path}: cannot be read ({error.strerror}); mend the mirror") from error
 
@@ -159,8 +163,8 @@ class _Web:
     def data(self, item: Item) -> bytes:
         """The bytes of a file, verified."""
         assert item.origin is not None
-        get = self._member(item.origin) if isinstance(item.origin, Member) else self._page(item.origin, item)
-        return _verified(get, item, str(item.origin))
+        read = self._member if isinstance(item.origin, Member) else self._page
+        return _verified(read(item.origin, item), item, str(item.origin))  # type: ignore[arg-type]
 
     def _page(self, address: Address, item: Item) -> bytes:
         pooch, requests = importlib.import_module("pooch"), importlib.import_module("requests")
@@ -178,11 +182,13 @@ class _Web:
         finally:
             (self._work / "part").unlink(missing_ok=True)
 
-    def _member(self, origin: Member) -> bytes:
+    def _member(self, origin: Member, item: Item) -> bytes:
         wheel = self._wheels.get(origin.requirement) or self._wheel(origin)
         self._wheels[origin.requirement] = wheel
         try:
             with zipfile.ZipFile(wheel) as held:
+                if held.getinfo(origin.member).file_size != item.size_bytes:
+                    raise InputError(f"{origin}: not the size of the catalogue; the package has changed")
                 return held.read(origin.member)
         except (KeyError, zipfile.BadZipFile, NotImplementedError) as error:
             raise InputError(f"{origin}: not to be found there ({error}); the package has changed") from error

@@ -21,7 +21,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ingest.core.compiled import njit, njit_inner
+from ingest.core.compiled import njit
 from policy.bound.time_grid import TransferTimes
 
 Float = NDArray[np.float64]
@@ -68,7 +68,7 @@ def remaining_bound(edges, rate, restart_s):  # type: ignore[no-untyped-def]
     return value
 
 
-@njit_inner(cache=True, nogil=True)
+@njit(inner=True, cache=True, nogil=True)
 def _best_from(edges, rate, value, t):  # type: ignore[no-untyped-def]
     """Returns an upper bound of the iterations from time t on under the best plan."""
     slots, plans = rate.shape
@@ -81,7 +81,7 @@ def _best_from(edges, rate, value, t):  # type: ignore[no-untyped-def]
     return top
 
 
-@njit_inner(cache=True, nogil=True)
+@njit(inner=True, cache=True, nogil=True)
 def _instants(leave_low, leave_high, land_low, land_high, pause, rate_p, rate_q):  # type: ignore[no-untyped-def]
     """Returns when to leave and to land within given limits, at least `pause` apart, for the most work; -1 if
     impossible.
@@ -97,7 +97,7 @@ def _instants(leave_low, leave_high, land_low, land_high, pause, rate_p, rate_q)
     return leave, land
 
 
-@njit_inner(cache=True, nogil=True)
+@njit(inner=True, cache=True, nogil=True)
 def _pauses(g, transfers, restart_s, pause):  # type: ignore[no-untyped-def]
     """Fills the pauses (P, P) of migrations that start in block g."""
     begin, entry, table = transfers.start, transfers.entry, transfers.table
@@ -110,7 +110,7 @@ def _pauses(g, transfers, restart_s, pause):  # type: ignore[no-untyped-def]
             pause[p, q] = restart_s + longest
 
 
-@njit_inner(cache=True)
+@njit(inner=True, cache=True)
 def _stay(s, rate, length_s, work, landed, jumped):  # type: ignore[no-untyped-def]
     """Extends the paths that keep their plan to the end of slot s."""
     for p in range(len(rate)):

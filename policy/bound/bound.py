@@ -109,10 +109,15 @@ class Bound:
         return 1 - tokens / self.kept_tokens if self.kept_tokens else None
 
     def regret(self, tokens: float, *, local_sgd: bool) -> float | None:
-        """Returns the share of the bound's tokens that was not trained; runs without local SGD are compared
-        with the bound without it."""
+        """Returns the share of the bound's tokens that was not trained; None where it bounds nothing.
+
+        Runs without local SGD are compared with the bound without it. A bound over candidates may be passed
+        by a run: then it is no bound for that run, and there is no regret.
+        """
         most = self.tokens if local_sgd else self.synchronous_tokens
-        return 1 - tokens / most if most else None
+        if not most or tokens > most * (1 + ROUNDING):
+            return None
+        return max(0.0, 1 - tokens / most)
 
 
 def uses_local_sgd(plan: Plan) -> bool:

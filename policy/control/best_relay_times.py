@@ -12,7 +12,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 from numpy.typing import NDArray
 
-from ingest.core.compiled import njit, njit_inner
+from ingest.core.compiled import njit
 from ingest.core.units import BITS_PER_BYTE, NS_PER_S
 from policy.control.relay_links import (
     MessageLinks,
@@ -171,6 +171,6 @@ def fill_routes(links, flows, mean_bps, width, late):  # type: ignore[no-untyped
                 late[f, row] = latency[t, i, k] + latency[t, k, j]
 
 
-@njit_inner(borrowing=True, cache=True, error_model="numpy")
+@njit(inner=True, borrowing=True, cache=True, error_model="numpy")
 def _left(whole_bps, users, mean_bps):  # type: ignore[no-untyped-def]
     return max(whole_bps / users, whole_bps - (users - 1.0) * mean_bps)

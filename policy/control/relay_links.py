@@ -20,7 +20,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ingest.core.compiled import njit, njit_inner
+from ingest.core.compiled import njit
 from ingest.core.units import BITS_PER_BYTE
 from policy.control.horizon import Horizon
 from twin.core.domain import Cluster, LinkState
@@ -204,7 +204,7 @@ def choose_relays(links, source, target, shared, gain, via):  # type: ignore[no-
     choose_in_states(links, (0, states), (source, target), shared, gain, np.empty((size, size)), via)
 
 
-@njit_inner(borrowing=True, cache=True, error_model="numpy")
+@njit(inner=True, borrowing=True, cache=True, error_model="numpy")
 def choose_in_states(links, span, flows, shared, gain, users, via):  # type: ignore[no-untyped-def]
     """`choose_relays` for the states from the first of `span` to before its last; `flows` are their sources
     and targets (F,), `users` (K, K) is room."""
@@ -230,7 +230,7 @@ def choose_in_states(links, span, flows, shared, gain, users, via):  # type: ign
             add_users(users, i, chosen, j, 1.0)
 
 
-@njit_inner(borrowing=True, cache=True, error_model="numpy")
+@njit(inner=True, borrowing=True, cache=True, error_model="numpy")
 def add_users(users, i, k, j, by):  # type: ignore[no-untyped-def]
     """Adds `by` users to the links of the route i-k-j; to the link i-j where `k` is -1."""
     if k < 0:
@@ -240,7 +240,7 @@ def add_users(users, i, k, j, by):  # type: ignore[no-untyped-def]
         users[k, j] += by
 
 
-@njit_inner(borrowing=True, cache=True, error_model="numpy")
+@njit(inner=True, borrowing=True, cache=True, error_model="numpy")
 def _arrival_s(links, span, users, i, k, j):  # type: ignore[no-untyped-def]
     """Returns mean seconds over the states until a message has arrived via `k`, or directly where that is
     -1."""

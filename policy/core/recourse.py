@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ingest.core.compiled import njit, njit_inner
+from ingest.core.compiled import njit
 from policy.core.objective import Objective
 
 Float = NDArray[np.float64]
@@ -75,7 +75,7 @@ class TwoStageProgram(NamedTuple):
         return out
 
 
-@njit_inner(cache=True)
+@njit(inner=True, cache=True)
 def _worth(done, busy, usd, seconds, weights, base):  # type: ignore[no-untyped-def]
     """Returns `Objective.value` up to a constant."""
     if done <= 0:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ingest.core.compiled import njit, njit_inner
+from ingest.core.compiled import njit
 from ingest.core.units import BITS_PER_BYTE
 from policy.kit.even_stages import stage_layers, tensor_widths
 from policy.kit.stage_cost_tables import span_costs
@@ -175,7 +175,7 @@ def _assign(regions, width, runs, crossing_s, micro_batches, depth):  # type: ig
     return best[depth], _trace_back(taken, depth)
 
 
-@njit_inner(cache=True, nogil=True)
+@njit(inner=True, cache=True, nogil=True)
 def _trace_back(taken, depth):  # type: ignore[no-untyped-def]
     """Returns the stages of every region, traced back from the last one."""
     stages, left = np.empty(len(taken), np.int64), depth

@@ -61,7 +61,9 @@ def save(path: Path, order: LearnedOrder) -> str:
         "provenance": order.provenance,
     }
     digest = _digest(content)
-    durable.replace(path, orjson.dumps({**content, "sha256": digest}, option=orjson.OPT_INDENT_2) + b"\n")
+    durable.write_output(
+        path, orjson.dumps({**content, "sha256": digest}, option=orjson.OPT_INDENT_2) + b"\n"
+    )
     return digest
 
 

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ingest.core.compiled import njit, njit_inner
+from ingest.core.compiled import njit
 from ingest.core.units import NS_PER_S
 from policy.search.parallelism_options import (
     BACKWARD,
@@ -245,7 +245,7 @@ class Scorer:
         return total
 
 
-@njit_inner(cache=True)
+@njit(inner=True, cache=True)
 def _ns(seconds):  # type: ignore[no-untyped-def]
     """Returns nanoseconds, rounded once as the Estimator does."""
     return np.int64(np.rint(min(seconds * 1e9, LONGEST_NS)))

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ingest.core.compiled import njit_borrowing, njit_inner
+from ingest.core.compiled import njit
 from policy.search.batch_scoring import OptionRows, Scorer
 from policy.search.closed_form import (
     BEHIND,
@@ -80,7 +80,7 @@ def bottleneck_splits(
     return splits.ns[:found] / 1e9, rows
 
 
-@njit_inner(borrowing=True, cache=True, nogil=True)
+@njit(inner=True, borrowing=True, cache=True, nogil=True)
 def _may_suffice(inputs, order, d, pace, guess):  # type: ignore[no-untyped-def]
     """Tells whether the domains hold all layers at this pace if every stage has the option that suits it
     best: a bound of `_largest_shares` that is much cheaper. `guess` (W,) holds where searches begin."""
@@ -114,13 +114,13 @@ def _may_suffice(inputs, order, d, pace, guess):  # type: ignore[no-untyped-def]
     return total >= layers
 
 
-@njit_inner(borrowing=True, cache=True, nogil=True)
+@njit(inner=True, borrowing=True, cache=True, nogil=True)
 def _keeps(share, held, pace, behind):  # type: ignore[no-untyped-def]
     """Tells whether a share of so many layers keeps the pace and fits; then it also does with fewer."""
     return share.table[BEHIND, held] >= behind and slowest_stage(share, held) <= pace
 
 
-@njit_inner(borrowing=True, cache=True, nogil=True)
+@njit(inner=True, borrowing=True, cache=True, nogil=True)
 def _most_layers(share, pace, behind, guess, limit):  # type: ignore[no-untyped-def]
     """Returns the largest number of layers with which a share keeps the pace, searched around `guess`; 0 if
     none."""
@@ -137,7 +137,7 @@ def _most_layers(share, pace, behind, guess, limit):  # type: ignore[no-untyped-
     return low if low >= depth else 0
 
 
-@njit_inner(borrowing=True, cache=True, nogil=True)
+@njit(inner=True, borrowing=True, cache=True, nogil=True)
 def _suffices(inputs, order, d, limit, pace, guess, option, share):  # type: ignore[no-untyped-def]
     """Tells whether the domains hold all layers at this pace."""
     if not _may_suffice(inputs, order, d, pace, guess):
@@ -145,7 +145,7 @@ def _suffices(inputs, order, d, limit, pace, guess, option, share):  # type: ign
     return _largest_shares(inputs, order, pace, limit, option, share) >= inputs.layers
 
 
-@njit_inner(borrowing=True, cache=True, nogil=True)
+@njit(inner=True, borrowing=True, cache=True, nogil=True)
 def _largest_shares(inputs, order, pace, limit, option, share):  # type: ignore[no-untyped-def]
     """Fills each domain's option with most layers at this pace, from the last domain to the first. Returns
     the sum of the layers.
@@ -190,7 +190,7 @@ def _largest_shares(inputs, order, pace, limit, option, share):  # type: ignore[
     return total
 
 
-@njit_inner(borrowing=True, cache=True, nogil=True)
+@njit(inner=True, borrowing=True, cache=True, nogil=True)
 def _trim(inputs, order, option, share, excess):  # type: ignore[no-untyped-def]
     """Removes `excess` layers, each from the share with the slowest stage. Returns whether it could."""
     c, n = order.size, order.length
@@ -211,7 +211,7 @@ def _trim(inputs, order, option, share, excess):  # type: ignore[no-untyped-def]
     return True
 
 
-@njit_borrowing(cache=True, nogil=True)
+@njit(borrowing=True, cache=True, nogil=True)
 def _fill_splits(inputs, order_inputs, orders, depths, once, limits, room, splits):  # type: ignore[no-untyped-def]
     """Fills `splits`. Returns how many there are.
 
@@ -269,7 +269,7 @@ def _fill_splits(inputs, order_inputs, orders, depths, once, limits, room, split
     return found
 
 
-@njit_inner(borrowing=True, cache=True, nogil=True)
+@njit(inner=True, borrowing=True, cache=True, nogil=True)
 def _insert(ascending, ns):  # type: ignore[no-untyped-def]
     """Puts a number among the smallest ones, in place of the last."""
     at = len(ascending) - 1
@@ -281,7 +281,7 @@ def _insert(ascending, ns):  # type: ignore[no-untyped-def]
     ascending[at] = ns
 
 
-@njit_inner(borrowing=True, cache=True, nogil=True)
+@njit(inner=True, borrowing=True, cache=True, nogil=True)
 def _split(inputs, order, limit, waits, most_ns, guess, option, share):  # type: ignore[no-untyped-def]
     """Fills the split with the least pace (to 0.4 %) within a depth limit (index, stages). Returns whether
     there is one whose closed form may be at most `most_ns`."""
@@ -304,7 +304,7 @@ def _split(inputs, order, limit, waits, most_ns, guess, option, share):  # type:
     return _trim(inputs, order, option, share, excess)
 
 
-@njit_inner(borrowing=True, cache=True, nogil=True)
+@njit(inner=True, borrowing=True, cache=True, nogil=True)
 def _most_pace(order, waits, most_ns):  # type: ignore[no-untyped-def]
     """Returns the pace above which the closed form is more than `most_ns`, rounding aside; `waits` are what
     else a micro-batch takes at least."""
@@ -313,7 +313,7 @@ def _most_pace(order, waits, most_ns):  # type: ignore[no-untyped-def]
     return max(most_ns - waits - order.tied_ns, 0.0) / max(order.micro_batches - 1, 1)
 
 
-@njit_inner(borrowing=True, cache=True, nogil=True)
+@njit(inner=True, borrowing=True, cache=True, nogil=True)
 def _drop_slow(splits, first, end, most_ns):  # type: ignore[no-untyped-def]
     """Removes splits [first, end) that take longer than `most_ns`. Returns the new end."""
     kept = first

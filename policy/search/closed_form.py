@@ -16,7 +16,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 from numpy.typing import NDArray
 
-from ingest.core.compiled import njit, njit_borrowing, njit_inner
+from ingest.core.compiled import njit
 from policy.search.batch_scoring import MessageTimes, OptionRows, Scorer
 from policy.search.parallelism_options import (
     BACKWARD,
@@ -182,7 +182,7 @@ def _seconds(scorer: Scorer, known: ShareTimeTables, rows: OptionRows, *, climb:
     return ns / 1e9
 
 
-@njit_borrowing(cache=True, nogil=True)
+@njit(borrowing=True, cache=True, nogil=True)
 def _closed_form(inputs, order_inputs, rows, climb, steps, waits_of, ns):  # type: ignore[no-untyped-def]
     """Fills `ns` (P,); with `climb` improves options and layers of the rows in place first. `waits_of` is
     room for the waits of W domains down and up."""
@@ -198,7 +198,7 @@ def _closed_form(inputs, order_inputs, rows, climb, steps, waits_of, ns):  # typ
         ns[r] = total_ns(inputs, order, option, share)[0]
 
 
-@njit_inner(borrowing=True, cache=True, nogil=True)
+@njit(inner=True, borrowing=True, cache=True, nogil=True)
 def sized_order(inputs, c, n, domain, down, up):  # type: ignore[no-untyped-def]
     """Returns the `SizedOrder` of the first n of `domain` under size c, whose waits it fills in, and the sum
     of the waits; that or the tied exchange is infinite over a dead link."""
@@ -208,7 +208,7 @@ def sized_order(inputs, c, n, domain, down, up):  # type: ignore[no-untyped-def]
     return SizedOrder(c, n, inputs.micro_batches[c], tied_ns, domain, down, up), waits
 
 
-@njit_inner(borrowing=True, cache=True, nogil=True)
+@njit(inner=True, borrowing=True, cache=True, nogil=True)
 def _climb(inputs, order, steps, option, share):  # type: ignore[no-untyped-def]
     """Changes the option of a domain, or moves layers from the slowest share to another, while that helps."""
     c, n, domain, pp = order.size, order.length, order.domain, inputs.pp
@@ -244,7 +244,7 @@ def _climb(inputs, order, steps, option, share):  # type: ignore[no-untyped-def]
         improved = best < before * (1 - 1e-6)
 
 
-@njit_inner(borrowing=True, cache=True, nogil=True)
+@njit(inner=True, borrowing=True, cache=True, nogil=True)
 def _too_slow(inputs, order, i, option, share, best):  # type: ignore[no-untyped-def]
     """Tells whether the i-th share alone makes the closed form at least `best`."""
     c, n, k, q = order.size, order.length, order.domain[i], option[i]
@@ -272,7 +272,7 @@ def _fill_shares(options, gpipe, layers, out):  # type: ignore[no-untyped-def]
                         _fill_share(options, (c, z, q), gpipe, (start, held, first, last), out[c, z, q, ends])
 
 
-@njit_inner(cache=True, nogil=True)
+@njit(inner=True, cache=True, nogil=True)
 def _fill_share(options, index, gpipe, span, row):  # type: ignore[no-untyped-def]
     """Fills column `held` of `row` (6, N + 1) for the share of layers [start, start + held)."""
     (c, z, q), (start, held, embedding, head) = index, span
@@ -297,7 +297,7 @@ def _fill_share(options, index, gpipe, span, row):  # type: ignore[no-untyped-de
     row[ENDS, held], row[BEHIND, held] = tail, behind
 
 
-@njit_inner(borrowing=True, cache=True, nogil=True)
+@njit(inner=True, borrowing=True, cache=True, nogil=True)
 def slowest_stage(share, held):  # type: ignore[no-untyped-def]
     """Returns the largest p_i, ns, of a share of `held` layers: its first stage sends up, its last one
     down."""
@@ -308,7 +308,7 @@ def slowest_stage(share, held):  # type: ignore[no-untyped-def]
     return max(first, table[LAST, held] * slowdown + share.down, table[MOST, held] * slowdown)
 
 
-@njit_inner(borrowing=True, cache=True, nogil=True)
+@njit(inner=True, borrowing=True, cache=True, nogil=True)
 def total_ns(inputs, order, option, share):  # type: ignore[no-untyped-def]
     """Returns T in ns of a split, infinite where memory does not suffice, and the index of its slowest
     share."""
@@ -332,7 +332,7 @@ def total_ns(inputs, order, option, share):  # type: ignore[no-untyped-def]
     return once + (m - 1) * pace + tail + tied_ns, worst
 
 
-@njit_inner(borrowing=True, cache=True, nogil=True)
+@njit(inner=True, borrowing=True, cache=True, nogil=True)
 def fill_waits(domain, n, occupancy, latency, mode, down, up):  # type: ignore[no-untyped-def]
     """Fills the waits of each domain for its messages, ns. Returns their sum, infinite over a dead link."""
     down[:n], up[:n] = 0.0, 0.0
@@ -352,7 +352,7 @@ def fill_waits(domain, n, occupancy, latency, mode, down, up):  # type: ignore[n
     return total
 
 
-@njit_inner(borrowing=True, cache=True, nogil=True)
+@njit(inner=True, borrowing=True, cache=True, nogil=True)
 def tied_exchange_ns(domain, n, tied):  # type: ignore[no-untyped-def]
     """Returns the tied-embedding exchange between both ends in ns, infinite over a dead link."""
     if n == 1:

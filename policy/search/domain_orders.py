@@ -16,7 +16,7 @@ from itertools import combinations
 import numpy as np
 from numpy.typing import NDArray
 
-from ingest.core.compiled import njit, njit_inner
+from ingest.core.compiled import njit
 from policy.search.batch_scoring import Scorer
 from policy.search.closed_form import MOST, ShareTimeTables
 from policy.search.plan_shapes import orders
@@ -155,7 +155,7 @@ def _grow(paths, weights, longer):  # type: ignore[no-untyped-def]
     return found
 
 
-@njit_inner(cache=True, nogil=True)
+@njit(inner=True, cache=True, nogil=True)
 def _ascends(path):  # type: ignore[no-untyped-def]
     """Tells whether a path comes before its reverse, or is the same."""
     for i in range(len(path) // 2):

@@ -8,14 +8,14 @@ power mean of the worth of what each job has.
 import numpy as np
 from numpy.typing import NDArray
 
-from ingest.core.compiled import njit, njit_inner
+from ingest.core.compiled import njit
 from twin.queue.jobs import Float, Int
 
 LEAST_SPEEDUP = 1e-3
 """Added to the worth of each job."""
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit(cache=True, nogil=True)
 def evolve(
     begin: Int, now: Int, speed: Float, speedup: Float, penalty: Float, most: Int, free: Int,
     shut: NDArray[np.bool_], of_node: Int, size: int, generations: int, power: float,
@@ -49,20 +49,20 @@ def evolve(
     return pool[:size], score[:size]
 
 
-@njit_inner(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit(inner=True, cache=True, nogil=True)
 def _number(draw: np.random.Generator, many: int) -> int:
     """Returns a whole number from 0 to below `many`."""
     return int(draw.random() * many)
 
 
-@njit_inner(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit(inner=True, cache=True, nogil=True)
 def _better(score: Float, size: int, draw: np.random.Generator) -> int:
     """Returns the better of two at random."""
     one, other = _number(draw, size), _number(draw, size)
     return int(one) if score[one] >= score[other] else int(other)
 
 
-@njit_inner(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit(inner=True, cache=True, nogil=True)
 def _survive(pool: Int, score: Float, order: Int, size: int) -> None:
     """Moves the best distinct allocations to the front, then the best of the others."""
     kept, kept_score = np.empty_like(pool[:size]), np.empty(size)
@@ -88,7 +88,7 @@ def _survive(pool: Int, score: Float, order: Int, size: int) -> None:
     pool[:size], score[:size] = kept, kept_score
 
 
-@njit_inner(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit(inner=True, cache=True, nogil=True)
 def _same(one: Int, other: Int) -> bool:
     """Returns True if two allocations are equal."""
     for job in range(one.shape[0]):
@@ -98,7 +98,7 @@ def _same(one: Int, other: Int) -> bool:
     return True
 
 
-@njit_inner(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit(inner=True, cache=True, nogil=True)
 def _mutate(one: Int, now: Int, free: Int, draw: np.random.Generator) -> None:
     """Sets rows back to what is held (1 in 10), takes nodes from rows (1 in 10 of each), and gives more of
     each node to a job there and to any job."""
@@ -126,7 +126,7 @@ def _mutate(one: Int, now: Int, free: Int, draw: np.random.Generator) -> None:
                 one[job, node] = one[job, node] + _number(draw, free[node] + 1 - one[job, node])
 
 
-@njit_inner(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit(inner=True, cache=True, nogil=True)
 def _repair(
     one: Int, speed: Float, most: Int, free: Int, shut: NDArray[np.bool_], of_node: Int, first: int, held: Int
 ) -> None:
@@ -166,7 +166,7 @@ def _repair(
                 crossed[node] |= count > 1 and one[job, node] > 0
 
 
-@njit_inner(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit(inner=True, cache=True, nogil=True)
 def _at_most(row: Int, most: int) -> tuple[int, int]:
     """Leaves a job so many GPUs, those of the first nodes; returns its GPUs and nodes."""
     gpus, count = 0, 0
@@ -177,7 +177,7 @@ def _at_most(row: Int, most: int) -> tuple[int, int]:
     return gpus, count
 
 
-@njit_inner(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit(inner=True, cache=True, nogil=True)
 def _of_one_model(row: Int, of_node: Int, models: Int) -> tuple[int, int, int]:
     """Leaves a job the nodes of the model of which it has the most GPUs; returns model, GPUs and nodes."""
     models[:] = 0
@@ -191,7 +191,7 @@ def _of_one_model(row: Int, of_node: Int, models: Int) -> tuple[int, int, int]:
     return model, int(models[model]), count
 
 
-@njit_inner(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit(inner=True, cache=True, nogil=True)
 def _uncrossed(row: Int, crossed: NDArray[np.bool_]) -> tuple[int, int]:
     """Takes nodes that another job crosses from a job over several nodes, all but one where all are such;
     returns its GPUs and nodes."""
@@ -205,7 +205,7 @@ def _uncrossed(row: Int, crossed: NDArray[np.bool_]) -> tuple[int, int]:
     return int(row.sum()), int((row > 0).sum())
 
 
-@njit_inner(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit(inner=True, cache=True, nogil=True)
 def _mean(one: Int, now: Int, speedup: Float, penalty: Float, power: float, held: Int) -> float:
     """Returns the power mean of all speedups; `held`: nodes and GPUs of each job (jobs, 2)."""
     jobs, total = len(one), 0.0

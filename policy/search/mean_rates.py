@@ -7,7 +7,7 @@ What links do not change of a share is looked up once for all states.
 import numpy as np
 from numpy.typing import NDArray
 
-from ingest.core.compiled import njit_borrowing
+from ingest.core.compiled import njit
 from policy.search.batch_scoring import OptionRows, message_times, single_flow_bps
 from policy.search.closed_form import (
     BEHIND,
@@ -47,7 +47,7 @@ def mean_rates(
     return rate
 
 
-@njit_borrowing(cache=True, nogil=True)
+@njit(borrowing=True, cache=True, nogil=True)
 def _fill_rates(tables, messages, mode, rows, row_size, weight, room, rate):  # type: ignore[no-untyped-def]
     """Adds to `rate` (P,). The messages are those of the sizes `row_size` (P,). `room` is for the waits of W
     domains down and up, and for four times of theirs: those that `policy.search.closed_form` adds up."""

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from ingest.core.compiled import njit, njit_inner
+from ingest.core.compiled import njit
 from twin.queue.jobs import UNKNOWN, Float, Int
 from twin.sharing import placing
 from twin.sharing.changes import PPM
@@ -133,7 +133,7 @@ def _worth_growing(view: SharingView, share: Int, wanted: Int) -> Int:
     return found
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit(cache=True, nogil=True)
 def least_shares(
     order: Int,
     chosen: NDArray[np.bool_],
@@ -170,7 +170,7 @@ def least_shares(
     return late, share
 
 
-@njit(inline="always")  # type: ignore[untyped-decorator]
+@njit(inline="always")
 def _fitting(sizes: Int, level: int, free: int) -> int:
     """Returns the largest of the sizes up to this one that is free; 0 for none."""
     while level >= 0 and sizes[level] > free:
@@ -178,7 +178,7 @@ def _fitting(sizes: Int, level: int, free: int) -> int:
     return int(sizes[level]) if level >= 0 else 0
 
 
-@njit_inner(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit(inner=True, cache=True, nogil=True)
 def _end(
     at: Float, free: Int, steps: int, sizes: Int, speeds: Float, most: int, left: float, due: float
 ) -> float:
@@ -198,7 +198,7 @@ def _end(
     return -1.0
 
 
-@njit(inline="always")  # type: ignore[untyped-decorator]
+@njit(inline="always")
 def _cut(at: Float, free: Int, steps: int, time: float) -> int:
     """Makes a step of the profile at a time; returns how many there are."""
     place = steps
@@ -212,7 +212,7 @@ def _cut(at: Float, free: Int, steps: int, time: float) -> int:
     return steps + 1
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit(cache=True, nogil=True)
 def grow(chosen: NDArray[np.bool_], share: Int, sizes: Int, speeds: Float, left: Int, total: int) -> Int:
     """Returns the shares with the GPUs that they leave given away, one size at a time, to the job whose GPU
     time grows least for each of them."""

@@ -57,10 +57,9 @@ def replay(
         data set. InfeasibleError: the policy cannot place the model.
     """
     target = store_of(store)
-    part = window if isinstance(window, str) else TimeRange.parse(*window)
     done = runner.run(
         target.path, policy=registered_name(policy), scenario=scenario_of(scenario), dataset=dataset,
-        window=part or "test", engine=engine, seed=seed, checkpoint=checkpoint,
+        window=_part(window), engine=engine, seed=seed, checkpoint=checkpoint,
     )  # fmt: skip
     return Run(target.path, done.run_id)
 
@@ -71,21 +70,27 @@ def compare(
     *,
     store: Store | PathLike | None = None,
     dataset: str | None = None,
-    window: Window = "test",
+    window: Window | tuple[str | None, str | None] = "test",
     engine: EngineName = "kernel",
     seed: int | None = None,
     bound: bool = True,
 ) -> Comparison:
     """Policies in the same world, each as a run of the store, and with `bound` the clairvoyant bound.
 
-    A policy that cannot place the model is a row with the reason.
+    `window` is that of `replay`: a part of the trace, or (from, to). A policy that cannot place the model is
+    a row with the reason.
 
     Raises:
         UsageError: unknown policy, or one named twice. NotFoundError: the lake lacks the data set.
     """
-    world = BenchWorld.of(scenario_of(scenario), dataset, window, engine, seed)
+    world = BenchWorld.of(scenario_of(scenario), dataset, _part(window), engine, seed)
     names = [registered_name(policy) for policy in policies]
     return comparison.compare(store_of(store).path, names, world, with_bound=bound)
+
+
+def _part(window: Window | tuple[str | None, str | None]) -> Window | TimeRange:
+    """The window as the runner takes it; of two times that are both None, the test window."""
+    return window if isinstance(window, str) else TimeRange.parse(*window) or "test"
 
 
 def registered_name(policy: PolicyLike) -> str:

@@ -10,9 +10,10 @@ from typing import Any, Literal
 
 from ingest.core.errors import TwinError
 from ingest.core.progress import SILENT, Progress
+from ingest.core.terminal import SENTENCE, clipped
 from ingest.lake import lake
 from replay.audit import signing
-from replay.log import chain_heads
+from replay.log import bucket_log, chain_heads
 from replay.log.run_log import RunReader
 from replay.sql.row_cache import Cache
 from replay.store import checkpoint_registry, run_index, run_labels
@@ -84,6 +85,9 @@ def _runs(store: Path, progress: Progress) -> Iterator[StoreFinding]:
         if problem is not None:
             yield StoreFinding("runs", str(signing.path_of(store, run_id)), problem)
         progress.advance(1, run_id)
+    for name in bucket_log.odd_names(store):
+        what = f"{clipped(name, SENTENCE)}: of no run; take the object out of the bucket"
+        yield StoreFinding("runs", clipped(name, SENTENCE), what)
     for path in sorted((store / chain_heads.FOLDER).glob("*.json")):
         if path.stem not in runs:
             what = (

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ingest.core.errors import NotFoundError, UsageError
+from ingest.core.errors import DamageError, NotFoundError, UsageError
 from ingest.core.progress import SILENT, Progress
 from ingest.core.units import NS_PER_S
 from policy.core import registry
@@ -18,6 +18,7 @@ from replay.audit.logged_decisions import LoggedDecision
 from replay.log.events import Event
 from replay.log.run_log import RunReader
 from replay.run import runner
+from replay.run.observed import BrokenMessageError
 from replay.store import run_index, world_reconstruction
 from replay.store.decision_codec import decision_to_json, digest
 from replay.store.event_sinks import Compare, DivergenceError, difference
@@ -88,6 +89,7 @@ def audit(
     if chain_head is not None and not re.fullmatch("[0-9a-f]{64}", chain_head):
         raise UsageError(f"--chain-head {chain_head!r}: a chain head has 64 digits, each 0 to 9 or a to f")
     reader = RunReader(run_index.folder(store, run_id))
+    head = _head(reader)  # before anything is checked: a run that grows is vouched for up to here
     damage = [AuditFinding("chain", str(finding)) for finding in reader.verify(chain_head, since=since)]
     problem = None if damage else signing.contradiction(store, run_id, reader.contents())
     if problem is not None:
@@ -99,11 +101,12 @@ def audit(
         found = reader.contents()
         if since >= found.end:
             raise UsageError(f"--since {since}: the last event of {run_id} is {found.end - 1}")
-        return AuditReport(run_id, found.stream, found.head, found.end - since, (), (read,))
+        return AuditReport(run_id, found.stream, head, found.end - since, (), (read,))
     header = from_payload(reader.header())
     findings = [AuditFinding("observation", problem) for problem in observations(reader.events())]
     notes = [] if reader.finished else ["the run is not finished; what is stored was checked"]
-    count = sum(1 for _ in reader.events())
+    count = reader.contents().end
+    notes += quarantined(reader.events())
     if header.policy in registry.OPERATIONS:
         findings += _of_queue(store, run_id) if header.policy == QUEUE else []
         if header.policy != QUEUE:
@@ -116,7 +119,15 @@ def audit(
             notes += circumstances
         else:
             notes.append(f"no policy {header.policy!r} is installed: the log is checked, not executed again")
-    return AuditReport(run_id, reader.digest(), reader.chain_head(), count, tuple(findings), tuple(notes))
+    return AuditReport(run_id, reader.digest(), head, count, tuple(findings), tuple(notes))
+
+
+def _head(reader: RunReader) -> str | None:
+    """Returns the chain head of a run; None if it is damaged."""
+    try:
+        return reader.chain_head()
+    except DamageError:
+        return None
 
 
 def _of_queue(store: Path, run_id: str) -> list[AuditFinding]:
@@ -144,6 +155,12 @@ def executions(store: Path, reader: RunReader, progress: Progress) -> tuple[list
     notes = [f"executed again although {difference}" for difference in differences]
     try:
         repeat(prepared, reader, progress=progress)
+    except BrokenMessageError as error:
+        if error.last and not reader.finished:
+            aside = "`twin serve` sets it aside when it goes on with the run"
+            return [], [*notes, f"event {error.seq} is no part of the run: {error.what}; {aside}"]
+        because = f" ({differences[0]})" if differences else ""
+        return [AuditFinding("re-execution", f"event {error.seq}: {error.what}{because}")], notes
     except DivergenceError as error:
         because = f" ({differences[0]})" if differences else ""
         return [AuditFinding("re-execution", f"event {error.seq} differs: {error.what}{because}")], notes
@@ -211,6 +228,15 @@ def observations(events: Iterable[Event]) -> list[str]:
         if said["observation"]["now_ns"] != event.sim_ns:
             problems.append(f"event {event.seq}: the view is of {said['observation']['now_ns']} ns")
     return problems
+
+
+def quarantined(events: Iterable[Event]) -> list[str]:
+    """Returns a note for each message that was set aside."""
+    return [
+        f"event {event.payload['first']} ({event.payload['kind']}) was set aside, with all up to event "
+        f"{event.seq - 1}: {event.payload['reason']}"
+        for event in events_of(events, "message_quarantined")
+    ]
 
 
 def events_of(events: Iterable[Event], kind: str) -> Iterable[Event]:

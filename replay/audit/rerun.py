@@ -14,6 +14,7 @@ from replay.run import runner
 from replay.store import run_index
 from replay.store.event_sinks import Compare, DivergenceError
 from replay.store.run_header import QUEUE, from_payload
+from replay.store.run_kind import require_plans
 
 Json = dict[str, Any]
 
@@ -64,7 +65,9 @@ def recompute(
     reader = RunReader(run_index.folder(store, run_id))
     if reader.header()["policy"] == QUEUE:
         return _of_queue(store, run_id, until_s)
-    prepared, differences = runner.prepare_rerun(store, from_payload(reader.header()), reader.events())
+    header = from_payload(reader.header())
+    require_plans(run_id, header, "computing a run again")
+    prepared, differences = runner.prepare_rerun(store, header, reader.events())
     last = None if until_s is None else last_event(reader.events(), to_ns(until_s))
     compare = Compare(run_id, reader.events(), until=last, partial=not reader.finished)
     notes = [f"computed again although {difference}" for difference in differences]

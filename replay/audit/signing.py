@@ -1,8 +1,9 @@
 """Signatures of runs: the chain head of a run, signed with an Ed25519 key.
 
-A signature is a small JSON file in `<store>/signatures`, outside the runs. It names the run, its head, its
-digest and its number of events. It is checked with the public key and the files of the run: the signed head
-must be a link of the chain.
+A signature is a small JSON file in `<store>/signatures`, outside the runs. It names the run, a head of its
+chain, and the digest and number of the events up to that head. It is checked with the public key and the
+files of the run: the signed head must be a link of the chain. So a run that still grows is signed up to its
+last segment, whatever comes later; signing it again extends that.
 """
 
 import json
@@ -56,19 +57,23 @@ def path_of(store: Path, run_id: str) -> Path:
     return store / FOLDER / f"{run_id}.json"
 
 
-def sign(store: Path, run_id: str, key: Path) -> Signature:
-    """Signs the head of a run as stored now, which the caller has audited; replaces an older signature.
+def sign(store: Path, run_id: str, key: Path, head: str | None = None) -> Signature:
+    """Signs a run up to the segment with this chain head [the last], which the caller has audited.
+
+    Replaces an older signature.
 
     Raises:
-        NotFoundError: no such run or key. InputError: the file holds no Ed25519 private key.
+        NotFoundError: no such run, head or key. InputError: the file holds no Ed25519 private key.
         UsageError: `cryptography` is not installed.
     """
-    reader = RunReader(run_index.folder(store, run_id))
-    found = reader.contents()
+    chain = RunReader(run_index.folder(store, run_id)).contents().chain
+    last = next((one for one in reversed(chain) if head in (None, one.hash)), None)
+    if last is None:
+        raise NotFoundError(f"{run_id}: no segment of it can be signed; start the run, then audit it again")
     private = _private(key)
-    claim = Signature(run_id, found.head, found.chain[-1].stream, found.end, "", "").claim()
     public = private.public_key().public_bytes_raw().hex()
-    done = Signature(run_id, found.head, found.chain[-1].stream, found.end, public, private.sign(claim).hex())
+    unsigned = Signature(run_id, last.hash, last.stream, last.last_seq + 1, public, "")
+    done = replace(unsigned, signature=private.sign(unsigned.claim()).hex())
     durable.replace(path_of(store, run_id), canonical(done.to_json()).encode() + b"\n")
     return done
 
@@ -106,6 +111,15 @@ def verified(store: Path, run_id: str, key: Path) -> Signature:
     return found
 
 
+def covered_events(store: Path, signed: Signature) -> int:
+    """Returns how many events of its run a signature proves: those up to the signed head; 0: none.
+
+    Earlier versions counted events behind that head, too, in a run that was not finished.
+    """
+    chain = RunReader(run_index.folder(store, signed.run)).contents().chain
+    return next((one.last_seq + 1 for one in chain if one.hash == signed.chain_head), 0)
+
+
 def contradiction(store: Path, run_id: str, found: SegmentIndex) -> str | None:
     """Returns how the signature of a run contradicts its chain; None: it does not, or there is none.
 
@@ -125,7 +139,10 @@ def contradiction(store: Path, run_id: str, found: SegmentIndex) -> str | None:
                 f"{path}: was made for the chain head {signed.chain_head}, which the log does not hold: its "
                 "end is missing, or it was rewritten; restore it, or delete the signature"
             )
-        claimed = replace(signed, run=run_id, digest=last.stream, events=last.last_seq + 1)
+        events = last.last_seq + 1
+        if not last.final and signed.events > events:  # versions before counted events behind the signed head
+            events = signed.events
+        claimed = replace(signed, run=run_id, digest=last.stream, events=events)
         if canonical(claimed.to_json()).encode() + b"\n" != data or not _by_own_key(signed):
             raise ValueError("its bytes are not those that were written")
     except DamageError as error:

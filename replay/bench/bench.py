@@ -70,7 +70,7 @@ def bench(
         if pareto:
             weighted = list(zip(grid, found[len(cells) :], strict=True))
             results = tuple(replace(one, front=_front(pool, one, weighted, pareto)) for one in results)
-    return Bench(tuple(policies), seeds, worlds[0].window, results, _notes(scenarios, noises))
+    return Bench(tuple(policies), seeds, str(worlds[0].window), results, _notes(scenarios, noises))
 
 
 def assemble_results(
@@ -102,6 +102,12 @@ def of_comparison(store: Path, world: BenchWorld, compared: Comparison) -> Scena
     )
     policies = tuple(row.policy for row in compared.rows)
     return ScenarioResult(world.scenario, policies, (WorldResult(world, outcomes, compared.bound),), {}, None)
+
+
+def single(store: Path, world: BenchWorld, compared: Comparison) -> Bench:
+    """Returns the comparison in one world as the result of a benchmark."""
+    result = of_comparison(store, world, compared)
+    return Bench(result.policies, 1, world.window, (result,), ())
 
 
 def _check(policies: Sequence[str], scenarios: Sequence[Scenario], seeds: int) -> None:

@@ -20,6 +20,7 @@ from replay.run import runner
 from replay.store import run_index, world_reconstruction
 from replay.store.decision_codec import plan_in_force
 from replay.store.run_header import Header, from_payload
+from replay.store.run_kind import require_plans
 from twin.core.plan import Plan
 from twin.scenario.prepare import PreparedScenario
 from twin.settings.scenario_file import ObjectiveWeights
@@ -173,6 +174,7 @@ def stored_runs_of_world(store: Path, run_id: str, *, progress: Progress = SILEN
         NotFoundError: no such run, or its data set has left the lake. DamageError: its log is damaged.
     """
     header = header_of(store, run_id)
+    require_plans(run_id, header, "--compare")
     newest: dict[str, str] = {}
     for other in run_index.by_start(store, run_index.all_ids(store)):
         if RunReader(run_index.folder(store, other)).finished and _same_world(

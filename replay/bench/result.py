@@ -13,7 +13,7 @@ from replay.bench.fronts import Front
 from replay.bench.load import LoadStability, load_stability
 from replay.bench.paired_statistics import Versus, average, interquartile, time_per_token, tokens, versus
 from replay.bench.world import BenchWorld
-from twin.scenario.prepare import Scenario, Window
+from twin.scenario.prepare import Scenario
 
 Json = dict[str, Any]
 BASES = ("mpc", "static")
@@ -195,7 +195,7 @@ class Bench:
 
     policies: tuple[str, ...]
     seeds: int
-    window: Window
+    window: str
     scenarios: tuple[ScenarioResult, ...]
     notes: tuple[str, ...]
 

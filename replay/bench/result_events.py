@@ -20,7 +20,7 @@ Json = dict[str, Any]
 def log(store: Path, result: Bench) -> tuple[str, ...]:
     """Writes the results as events of finished runs, one a scenario with any run; returns their ids.
 
-    A run of the store with the same results of the same code is not written again.
+    The newest run of the store is not written again if it has the same results of the same code.
 
     Raises:
         StorageError: the disk refused.
@@ -36,8 +36,12 @@ def _logged(store: Path, result: ScenarioResult) -> str | None:
     header = replace(one, policy=BENCH, checkpoint=None, branch=None, part_of=None, enforce_deadline=False)
     found = list(events(result))
     name = (store, header.scenario().name, BENCH, header.seed, header.config_digest)
-    known = (run for run in run_index.same_config(*name) if _holds(store, run, header, found))
-    return next(known, None) or _written(store, run_index.new_id(*name), header, found)
+    members = {policy: _runs(result, policy) for policy in result.policies}
+    totals = {"findings": len(found), "runs": members}
+    newest = run_index.latest(store).run_id
+    if newest in run_index.same_config(*name) and _holds(store, newest, header, found, totals):
+        return newest
+    return _written(store, run_index.new_id(*name), header, found, totals)
 
 
 def events(result: ScenarioResult) -> Iterator[tuple[str, Json]]:
@@ -91,20 +95,21 @@ def _interval(verdict: PairedDifference | None) -> list[float] | None:
     return None if verdict is None else [verdict.mean, verdict.low, verdict.high]
 
 
-def _written(store: Path, run_id: str, header: Header, found: list[tuple[str, Json]]) -> str:
+def _written(store: Path, run_id: str, header: Header, found: list[tuple[str, Json]], totals: Json) -> str:
     with RunWriter.create(run_index.folder(store, run_id)) as writer:
         writer.append(0, "run_started", header.payload(), wall=opening())
         for kind, payload in found:
             writer.append(0, kind, payload)
-        writer.finish({"findings": len(found)})
+        writer.finish(totals)
     return run_id
 
 
-def _holds(store: Path, run_id: str, header: Header, found: list[tuple[str, Json]]) -> bool:
+def _holds(store: Path, run_id: str, header: Header, found: list[tuple[str, Json]], totals: Json) -> bool:
     """True if a run of the store is finished and holds these results."""
     reader = RunReader(run_index.folder(store, run_id))
     if not reader.manifests() or not reader.finished:
         return False
     if canonical(reader.header()) != canonical(header.payload()):
         return False
-    return [(event.type, event.payload) for event in reader.events()][1:-1] == found
+    events = [(event.type, event.payload) for event in reader.events()]
+    return events[1:-1] == found and events[-1][1]["totals"] == totals

@@ -10,6 +10,7 @@ from replay.store.run_index import BENCH
 from twin.engines.engine import EngineName
 from twin.scenario import prepare as scenarios
 from twin.scenario.prepare import PreparedScenario, Scenario, Window
+from twin.traces.time_range import TimeRange
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +23,7 @@ class BenchWorld:
 
     scenario: Scenario
     dataset: str | None
-    window: Window
+    window: Window | TimeRange
     engine: EngineName
     seed: int
     clip: float | None = None
@@ -38,7 +39,7 @@ class BenchWorld:
         cls,
         scenario: Scenario,
         dataset: str | None = None,
-        window: Window = "test",
+        window: Window | TimeRange = "test",
         engine: EngineName = "kernel",
         seed: int | None = None,
     ) -> "BenchWorld":

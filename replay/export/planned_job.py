@@ -14,6 +14,7 @@ from replay.run import runner
 from replay.store import run_index, world_reconstruction
 from replay.store.decision_codec import plan_in_force, view_from_json
 from replay.store.run_header import from_payload
+from replay.store.run_kind import require_plans
 from twin.core.domain import Domain, LinkState
 from twin.core.job import JobSpec
 from twin.core.plan import Plan
@@ -139,6 +140,7 @@ def of_run(store: Path, run_id: str, decision: int | None = None) -> PlannedJob:
     """
     reader = RunReader(run_index.folder(store, run_id))
     header = from_payload(reader.header())
+    require_plans(run_id, header, "the export of a plan")
     setup = world_reconstruction.prepare(store, header)
     found, last = None, -1
     for event in reader.events():

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
+from replay.export import rank_map
 from replay.export.contract import ExportTarget, Fitted, cost
 from replay.export.planned_job import PlannedJob
 from replay.metrics.formatting import at_least, percent, unpriced_text
@@ -28,6 +29,8 @@ def readme(target: ExportTarget, fitted: Fitted, asked: PlannedJob, files: Seque
     ]
     if fitted.changed:
         sections.insert(2, "\n".join(_changed(fitted, asked)))
+    if names := list(_names(job)):
+        sections.insert(2, "\n".join(names))
     if notes := list(messages(job)):
         sections.append("## Not in these files\n\n" + "\n".join(f"* {note}" for note in notes))
     return "\n\n".join(sections) + "\n"
@@ -72,6 +75,16 @@ def _changed(fitted: Fitted, asked: PlannedJob) -> Iterator[str]:
     yield ""
     for one in fitted.changed:
         yield f"* {one.part}: {one.why}; here {one.instead}"
+
+
+def _names(job: PlannedJob) -> Iterator[str]:
+    found = rank_map.renamed(job)
+    if found:
+        yield "## Sites under other names"
+        yield ""
+        yield "Hosts, files and labels cannot have these names. Here they are, each a name of its own:"
+        yield ""
+        yield from (f"* {own} is `{name}`" for own, name in found.items())
 
 
 def messages(job: PlannedJob) -> Iterator[str]:

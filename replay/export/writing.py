@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from ingest.core import durable
+from replay.export import rank_map
 from replay.export.contract import ExportTarget, Fitted, cost, fitted
 from replay.export.planned_job import PlannedJob
 from replay.export.readme import readme
@@ -63,6 +64,7 @@ def export(target: ExportTarget, job: PlannedJob, folder: Path, *, nearest: bool
     Raises:
         UsageError: the target cannot express the plan, and `nearest` is false or there is no near one.
     """
+    rank_map.check_names(job)
     found = fitted(target, job, nearest=nearest)
     texts: dict[str, str | bytes] = dict(target.files(found.job))
     texts[README] = readme(target, found, job, tuple(texts))

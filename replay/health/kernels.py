@@ -56,7 +56,7 @@ SCENARIO, DATASET, SECONDS = "tri-7b", "synthetic-tri", 240.0
 
 def all_kernels() -> dict[str, Any]:
     """Returns every compiled function that is kept on the disk, by module and name."""
-    kind = type(njit(_nothing))
+    kind: type[Any] = type(njit(_nothing))
     return {
         f"{module}.{name}": value
         for module in _modules()

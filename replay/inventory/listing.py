@@ -7,11 +7,11 @@ from typing import Any
 
 from ingest.core.errors import TwinError
 from ingest.core.progress import SILENT, Progress
-from policy.core import registry
 from replay.inventory import cached_figures
 from replay.log.run_log import RunReader
 from replay.store import run_index, run_labels
-from replay.store.run_header import Header, from_payload
+from replay.store.run_header import QUEUE, Header, from_payload
+from replay.store.run_kind import kind_of
 from replay.store.run_labels import Labels
 
 Json = dict[str, Any]
@@ -21,14 +21,15 @@ Json = dict[str, Any]
 class RunRow:
     """One run of a store; None where a run that is damaged, unfinished or of no policy has no value.
 
-    `kind`: replay, what-if, bench (a member of one), retraining (an evaluation of one), or the operation that
-    this is the log of. `figures`: all of `replay.metrics.kpis.Kpis` by name.
+    `kind`: that of `replay.store.run_kind`. `scheduler`: of a queue run, with its placement. `figures`: those
+    of the kind by name, of `replay.metrics.kpis.Kpis` or of `twin.queue.metrics.QueueFigures`.
     """
 
     run: str
     kind: str | None
     scenario: str | None
     policy: str | None
+    scheduler: str | None
     seed: int | None
     window: str | None
     dataset: str | None
@@ -44,9 +45,9 @@ class RunRow:
 
     def to_json(self) -> Json:
         """Returns all fields by name, figures beside the others."""
-        own = ("run", "kind", "scenario", "policy", "seed", "window", "dataset", "engine", "started",
-               "finished", "events", "bytes", "branch_of")  # fmt: skip
-        known = self.figures or dict.fromkeys(cached_figures.NAMES)
+        own = ("run", "kind", "scenario", "policy", "scheduler", "seed", "window", "dataset", "engine",
+               "started", "finished", "events", "bytes", "branch_of")  # fmt: skip
+        known = dict.fromkeys(cached_figures.NAMES) | (self.figures or {})
         return {
             **{name: getattr(self, name) for name in own},
             **self.labels.to_json(),
@@ -75,29 +76,30 @@ def row(store: Path, run_id: str) -> RunRow:
         contents = reader.contents()
         header = from_payload(reader.header())
         labels = run_labels.read(store, run_id, contents)
-        known = contents.final and header.policy not in registry.OPERATIONS
+        kind = kind_of(header, run_index.made_by(store, run_id))
+        known = contents.final and kind.family != "record"
         figures = cached_figures.of_run(store, reader, contents.head) if known else None
     except TwinError as error:  # one damaged run must not hide the others
         return RunRow(
-            run_id, None, None, None, None, None, None, None, None, False, 0, size, None, Labels(),
+            run_id, None, None, None, None, None, None, None, None, None, False, 0, size, None, Labels(),
             str(error), None,
         )  # fmt: skip
-    made_by = run_index.made_by(store, run_id)
     return RunRow(
-        run=run_id, kind=_kind(header, made_by), scenario=str(header.world["scenario"]["name"]),
-        policy=header.policy, seed=header.seed, window=_window(header), dataset=header.world["dataset"],
+        run=run_id, kind=kind.name, scenario=str(header.world["scenario"]["name"]),
+        policy=header.policy, scheduler=_scheduler(header), seed=header.seed, window=_window(header),
+        dataset=header.world["dataset"],
         engine=header.engine, started=_started(store, run_id), finished=contents.final, events=contents.end,
         bytes=size, branch_of=None if header.branch is None else str(header.branch["run"]), labels=labels,
         problem=None, figures=figures,
     )  # fmt: skip
 
 
-def _kind(header: Header, made_by: str | None) -> str:
-    if header.policy in registry.OPERATIONS:
-        return f"log of {header.policy}"
-    if header.branch is not None:
-        return "what-if"
-    return "retraining" if header.part_of is not None else made_by or "replay"
+def _scheduler(header: Header) -> str | None:
+    """The scheduler of a queue run, with its placement on nodes or over sites."""
+    if header.policy != QUEUE:
+        return None
+    choices = header.world["scenario"][QUEUE]
+    return ", ".join(filter(None, (choices["policy"], choices.get("placement"))))
 
 
 def _window(header: Header) -> str:

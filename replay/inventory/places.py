@@ -1,21 +1,28 @@
 """Where copies of a store lie: a folder, or a prefix of a bucket.
 
-A place holds files by their names in the store, and a mark that says what the copy is. The mark is replaced
-only by who read the one before, so that of two backups at once one is told.
+A place holds files by their names in the store, and a manifest that says what the copy is. The manifest is
+replaced only by a backup that read the one before, so that of two backups at once one is told. A copy may
+come from anywhere: what lies in a place is a regular file or refused, and is read in pieces.
 """
 
+import os
+import stat
 from collections.abc import Iterator
 from dataclasses import dataclass
 from hashlib import md5
 from pathlib import Path
 from typing import Protocol
 
-from ingest.core import durable
+from ingest.core import durable, integrity
 from ingest.core.durable import Lock
-from ingest.core.errors import UsageError
-from ingest.core.terminal import clipped, shown
+from ingest.core.errors import DamageError, StorageError, UsageError
+from ingest.core.integrity import IrregularFileError
+from ingest.core.terminal import SENTENCE, clipped, shown
+from replay.inventory import copy_manifest
+from replay.inventory.copy_manifest import DERIVED, MAX_DEPTH, NAME, is_passed_over
 
-MARK = "backup.json"
+PIECE_BYTES = 1 << 20
+"""Bytes of a file that are in memory at a time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,31 +40,40 @@ class BackupPlace(Protocol):
     def title(self) -> str:
         """Name for messages."""
 
-    def marked(self) -> bytes | None:
-        """Returns the mark, None where there is none; nothing is changed.
+    def manifest(self) -> bytes | None:
+        """Returns the manifest, None where there is none; nothing is changed.
 
         Raises:
-            UsageError, StorageError: the place cannot be read.
+            UsageError, StorageError, DamageError: the place cannot be read.
         """
 
     def begin(self) -> bytes | None:
-        """Returns the mark, None for an empty place; to be called before anything is written.
+        """Returns the manifest, None for an empty place; to be called before anything is written.
 
         Raises:
             UsageError: the place holds something else, or cannot be used. LockedError: another backup writes.
         """
 
-    def held(self) -> dict[str, Held]:
-        """Returns every file but the mark."""
+    def held(self) -> Iterator[tuple[str, Held]]:
+        """Yields every file but the manifest, in any order, with its name; hidden ones, locks and what is
+        derived are passed over.
 
-    def read(self, name: str) -> bytes:
-        """Returns the bytes of a file."""
+        Raises:
+            DamageError: a link, a FIFO or a device lies there.
+        """
+
+    def pieces(self, name: str, size_bytes: int) -> Iterator[bytes]:
+        """Yields the bytes of a file of this size, some at a time.
+
+        Raises:
+            DamageError: it is not there, is no regular file, or has another size.
+        """
 
     def write(self, name: str, data: bytes) -> str:
         """Writes a file, in place of other bytes, durable on return; returns its tag."""
 
-    def mark(self, data: bytes) -> None:
-        """Replaces the mark.
+    def replace_manifest(self, data: bytes) -> None:
+        """Replaces the manifest.
 
         Raises:
             LockedError: another backup replaced it meanwhile.
@@ -82,16 +98,18 @@ class Folder:
         """Path of the folder."""
         return clipped(str(self.root))
 
-    def marked(self) -> bytes | None:
-        """Returns the mark, if it is there."""
-        mark = self.root / MARK
-        return mark.read_bytes() if mark.is_file() else None
+    def manifest(self) -> bytes | None:
+        """Returns the manifest, if it is there."""
+        try:
+            return integrity.read_regular(self.root / NAME, copy_manifest.MAX_BYTES)
+        except (FileNotFoundError, ValueError):  # ValueError: no file can have such a name
+            return None
 
     def begin(self) -> bytes | None:
-        """Locks the folder, which must be empty or a copy, and returns its mark."""
+        """Locks the folder, which must be empty or a copy, and returns its manifest."""
         if self.root.exists() and not self.root.is_dir():
             raise UsageError(f"{self.title} is a file; name a folder")
-        if self.root.is_dir() and self.marked() is None:
+        if self.root.is_dir() and self.manifest() is None:
             found = sorted(path.name for path in self.root.iterdir() if path.name != ".lock")
             if found:
                 raise UsageError(
@@ -100,16 +118,37 @@ class Folder:
                 )
         durable.make_directory(self.root)
         self._lock = Lock(self.root / ".lock")
-        return self.marked()
+        return self.manifest()
 
-    def held(self) -> dict[str, Held]:
-        """Sizes and no tags: bytes are compared where that is cheap."""
-        found = {str(path.relative_to(self.root)): path for path in files(self.root)}
-        return {name: Held(path.stat().st_size, "") for name, path in found.items() if name != MARK}
+    def held(self) -> Iterator[tuple[str, Held]]:
+        """Yields sizes and no tags: bytes are compared where that is cheap."""
+        folders = [""]
+        while folders:
+            above = folders.pop()
+            for name, status in self._entries(above):
+                if stat.S_ISDIR(status.st_mode):
+                    if name.count("/") + 1 >= MAX_DEPTH:
+                        raise DamageError(
+                            f"{self.title}/{clipped(name, SENTENCE)}: a copy has no folders so deep"
+                        )
+                    folders.append(name)
+                elif stat.S_ISREG(status.st_mode):
+                    yield name, Held(status.st_size, "")
+                else:
+                    raise DamageError(
+                        f"{self.title}/{clipped(name, SENTENCE)}: {_kind(status)}, and a copy has regular "
+                        "files only; take it away, then run the command again"
+                    )
 
-    def read(self, name: str) -> bytes:
-        """Returns the bytes of a file."""
-        return (self.root / name).read_bytes()
+    def pieces(self, name: str, size_bytes: int) -> Iterator[bytes]:
+        """Yields the bytes of a file of this size."""
+        try:
+            with integrity.open_regular(self.root / name) as stream:
+                if os.fstat(stream.fileno()).st_size != size_bytes:
+                    raise IrregularFileError(f"not the {size_bytes:,} bytes that the copy lists")
+                yield from iter(lambda: stream.read(PIECE_BYTES), b"")
+        except (IrregularFileError, OSError) as error:
+            raise unusable(self, name, error) from None
 
     def write(self, name: str, data: bytes) -> str:
         """Writes a file unless it has these bytes."""
@@ -118,18 +157,54 @@ class Folder:
             durable.replace(path, data)
         return tag_of(data)
 
-    def mark(self, data: bytes) -> None:
-        """Replaces the mark."""
-        durable.replace(self.root / MARK, data)
+    def replace_manifest(self, data: bytes) -> None:
+        """Replaces the manifest."""
+        durable.replace(self.root / NAME, data)
 
     def remove(self, name: str) -> None:
-        """Takes a file away for good."""
-        durable.remove(self.root / name)
+        """Takes a file away for good, and its folder if that is empty then: no run is one without files."""
+        path = self.root / name
+        durable.remove(path)
+        if path.parent != self.root and not any(path.parent.iterdir()):
+            durable.remove_tree(path.parent)
 
     def end(self) -> None:
         """Lets others in."""
         if self._lock is not None:
             self._lock.release()
+
+    def _entries(self, folder: str) -> Iterator[tuple[str, os.stat_result]]:
+        """Yields name and status of what lies in a folder of the copy and may belong to it."""
+        try:
+            with os.scandir(self.root / folder) as entries:
+                for entry in entries:
+                    name = f"{folder}/{entry.name}".removeprefix("/")
+                    status = entry.stat(follow_symlinks=False)
+                    derived = not folder and entry.name in DERIVED and not stat.S_ISLNK(status.st_mode)
+                    if not derived and not is_passed_over(entry.name) and name != NAME:
+                        yield name, status
+        except OSError as error:
+            raise StorageError(
+                f"{self.title}/{clipped(folder, SENTENCE)}: cannot be listed ({error.strerror}); mend the "
+                "disk or its rights, then run the command again"
+            ) from error
+
+
+def unusable(place: BackupPlace, name: str, problem: Exception) -> DamageError:
+    """Returns the error on a file of a copy that cannot be taken."""
+    if isinstance(problem, FileNotFoundError):
+        what = "missing from the copy"
+    elif isinstance(problem, OSError):
+        what = f"cannot be read ({problem.strerror})"
+    else:
+        what = str(problem)
+    return DamageError(f"{place.title}/{clipped(name, SENTENCE)}: {what}; take an older copy")
+
+
+def _kind(status: os.stat_result) -> str:
+    """What something is that is neither a regular file nor a folder, in words."""
+    kinds = ((stat.S_ISLNK, "a link"), (stat.S_ISFIFO, "a FIFO"), (stat.S_ISSOCK, "a socket"))
+    return next((words for test, words in kinds if test(status.st_mode)), "a device")
 
 
 def tag_of(data: bytes) -> str:
@@ -144,13 +219,8 @@ def files(root: Path) -> Iterator[Path]:
         yield root
     elif root.is_dir() and not root.is_symlink():
         for entry in sorted(root.iterdir()):
-            if not passing(entry):
+            if not is_passed_over(entry.name):
                 yield from files(entry)
-
-
-def passing(path: Path) -> bool:
-    """True for hidden files and locks, which no copy has."""
-    return path.name.startswith(".") or path.name.endswith("lock")
 
 
 def place_of(text: str) -> BackupPlace:
@@ -159,7 +229,7 @@ def place_of(text: str) -> BackupPlace:
     Raises:
         UsageError: the bucket cannot be named so, or the extra `s3` is missing.
     """
-    if "://" not in text:
+    if "://" not in text and "\0" not in text:
         return Folder(Path(text))
     if not text.startswith("s3://"):
         raise UsageError(f"{shown(text)}: a copy lies in a folder or at s3://BUCKET/PREFIX")

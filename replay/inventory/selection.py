@@ -14,11 +14,13 @@ import pyarrow as pa
 from ingest.core.config import suggestion
 from ingest.core.errors import UsageError
 from ingest.lake import duckdb_views
+from replay.inventory import cached_figures
 from replay.inventory.listing import RunRow
 from replay.metrics.kpis import Kpis
 from replay.sql import sandbox
 from replay.sql.sandbox import Limits
 from replay.sql.statement import checked
+from twin.queue.metrics import QueueFigures
 
 _TYPES: dict[object, pa.DataType] = {
     str: pa.string(), bool: pa.bool_(), int: pa.int64(), float: pa.float64(),
@@ -33,9 +35,9 @@ def _arrow(hint: object) -> pa.DataType:
 
 
 def _schema() -> pa.Schema:
-    own, figures = get_type_hints(RunRow), get_type_hints(Kpis)
+    own, figures = get_type_hints(RunRow), get_type_hints(QueueFigures) | get_type_hints(Kpis)
     inside = {"labels": [("tags", pa.list_(pa.string())), ("note", pa.string())],
-              "figures": [(field.name, _arrow(figures[field.name])) for field in fields(Kpis)]}  # fmt: skip
+              "figures": [(name, _arrow(figures[name])) for name in cached_figures.NAMES]}  # fmt: skip
     found: list[tuple[str, pa.DataType]] = []
     for field in fields(RunRow):
         found += inside.get(field.name) or [(field.name, _arrow(own[field.name]))]

@@ -14,13 +14,13 @@ import numpy as np
 
 from ingest.core.errors import NotFoundError, UsageError
 from ingest.core.progress import SILENT, Progress
-from policy.core import registry
 from replay.log.events import canonical
 from replay.log.run_log import RunReader
 from replay.metrics.kpis import Kpis, of_events
 from replay.metrics.paired_comparison import PairedDifference, TimeBlocks, blocks_of, judge
 from replay.store import run_index
 from replay.store.run_header import Header, from_payload, unfinished
+from replay.store.run_kind import require_plans
 
 Json = dict[str, Any]
 
@@ -146,8 +146,7 @@ def compared(store: Path, run_id: str) -> ComparedRun:
     """Reads one run for a comparison; errors as `compare`."""
     reader = RunReader(run_index.folder(store, run_id))
     header = from_payload(reader.header())
-    if header.policy in registry.OPERATIONS:
-        raise UsageError(f"{run_id}: a log of {header.policy}, in which no policy decided; name other runs")
+    require_plans(run_id, header, "a comparison")
     if not reader.finished:
         raise NotFoundError(unfinished(header, run_id))
     events = list(reader.events())

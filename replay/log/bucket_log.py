@@ -21,6 +21,7 @@ from pathlib import Path
 from ingest.core import integrity, names
 from ingest.core.durable import DISK, Disk, make_directory, put, replace
 from ingest.core.errors import DamageError, ExistsError, LockedError
+from ingest.core.terminal import HIDDEN
 from ingest.lake import bucket_lake
 from ingest.objects import working_copy
 from ingest.objects.bucket_prefix import ListedObject, ObjectPrefix, connected, tag_of
@@ -35,6 +36,8 @@ HEAD = "head.json"
 FRESH_S = 1.0
 """Seconds for which a process does not ask again what a run has in the bucket."""
 RUNS = "runs"
+MAX_RUN_BYTES = 200
+"""Of the name of a run, to which files of the working copy add an ending."""
 
 Listing = Mapping[str, ListedObject]
 
@@ -143,7 +146,7 @@ class BucketLog:
         if found:
             make_directory(self.run_dir, disk=CACHE)
         new = [name for name in wanted if name not in here]
-        for name, stored in zip(new, self.objects.read_all(self._names(new)), strict=True):
+        for name, stored in zip(new, self.objects.read_all(self._sizes(found, new)), strict=True):
             self._keep(name, batch.decoded(f"{self.title}/{name}", stored))
         self._fetch_compacted(found)
         if HEAD in found:
@@ -169,8 +172,9 @@ class BucketLog:
     def _folder(self) -> str:
         return f"{RUNS}/{self.run_dir.name}"
 
-    def _names(self, of: list[str]) -> list[str]:
-        return [f"{self._folder}/{name}" for name in of]
+    def _sizes(self, found: Listing, names: list[str]) -> dict[str, int]:
+        """Listed sizes of objects of the run by their whole names."""
+        return {f"{self._folder}/{name}": found[name].size_bytes for name in names}
 
     def _listed(self) -> Listing:
         found = self.objects.listed(self._folder)
@@ -211,7 +215,7 @@ class BucketLog:
         if RECORD not in found or (self.run_dir / RECORD).exists():
             return
         parts = [*sorted(name for name in found if MERGED.fullmatch(name)), RECORD]
-        for name, data in zip(parts, self.objects.read_all(self._names(parts)), strict=True):
+        for name, data in zip(parts, self.objects.read_all(self._sizes(found, parts)), strict=True):
             put(self.run_dir / name, data, disk=CACHE, idempotent=True)
 
     def _fetch_head(self, listed: ListedObject) -> None:
@@ -224,10 +228,10 @@ class BucketLog:
         if path is None or (kept is not None and listed.tag == tag_of(kept)):
             return
         data = self.objects.read(f"{self._folder}/{HEAD}")
-        fields = integrity.unsealed(data, chain_heads.SCHEMA)
+        fields = integrity.unsealed(data, chain_heads.SCHEMA, chain_heads.TYPES)
         if fields is None:
             raise DamageError(f"{self.title}/{HEAD}: its bytes are not those that were written; delete it")
-        before = None if kept is None else integrity.unsealed(kept, chain_heads.SCHEMA)
+        before = None if kept is None else integrity.unsealed(kept, chain_heads.SCHEMA, chain_heads.TYPES)
         if before is None or fields["events"] > before["events"]:
             self.fetch({name: one for name, one in self._listed().items() if name != HEAD})
             replace(path, data, disk=CACHE)
@@ -268,6 +272,25 @@ def open_store(url: str) -> Path:
     found = objects.listed(RUNS)
     store = working_copy.marked(url)
     bucket_lake.forget(store)
-    for run in sorted({name.split("/")[1] for name in found if name.count("/") > 1}):
+    of_runs = {name for name in found if _is_of_a_run(name)}
+    folders = {RUNS, *(name.rpartition("/")[0] for name in of_runs)}  # objects that consoles make for folders
+    _odd_names[store] = sorted(found.keys() - of_runs - folders)
+    for run in sorted({name.split("/")[1] for name in of_runs}):
         make_directory(names.inside(store / RUNS, run), disk=CACHE)
     return store
+
+
+_odd_names: dict[Path, list[str]] = {}
+
+
+def odd_names(store: Path) -> list[str]:
+    """Returns the objects below `runs/` that can be of no run, as they were when the store was opened."""
+    return _odd_names.get(store, [])
+
+
+def _is_of_a_run(name: str) -> bool:
+    """True for `runs/RUN/FILE` with the name of a folder as RUN."""
+    parts = name.split("/")
+    whole = len(parts) > 2 and parts[0] == RUNS and not {"", ".", ".."} & {*parts}
+    visible = not HIDDEN.search(name) and "\n" not in name and "\t" not in name
+    return whole and visible and len(parts[1].encode()) <= MAX_RUN_BYTES

@@ -15,6 +15,7 @@ from replay.log.segment_index import SegmentIndex
 
 FOLDER, RUNS = "heads", "runs"
 SCHEMA = "twin.head/1"
+TYPES = {"events": int, "head": str}
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +53,7 @@ def read(run_dir: Path) -> ChainHead | None:
     data = None if path is None else integrity.read_optional(path)
     if path is None or data is None:
         return None
-    fields = integrity.unsealed(data, SCHEMA)
+    fields = integrity.unsealed(data, SCHEMA, TYPES)
     if fields is None:
         raise DamageError(f"{path}: its bytes are not those that were written; delete it and audit the run")
     return ChainHead(path, fields["events"], fields["head"])

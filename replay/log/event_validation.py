@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ingest.core.compiled import njit, njit_inner
+from ingest.core.compiled import njit
 from ingest.core.errors import DamageError
 from replay.log.events import EVENT_TYPES, EventError, EventType, canonical, check, upcast
 
@@ -131,7 +131,7 @@ def _array(data: Bytes, ends: Integers) -> pa.Array:
 QUOTE, BACKSLASH, MINUS, PLUS, POINT, ZERO, NINE = (ord(sign) for sign in '"\\-+.09')
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit(cache=True, nogil=True)
 def _split(
     data: Bytes, offsets: Integers, skeleton: Bytes, skeleton_ends: Integers,
     long: Bytes, long_ends: Integers, rows: Integers, fine: np.ndarray[Any, np.dtype[np.bool_]],
@@ -177,7 +177,7 @@ DOUBTFUL, NO_INTEGER, INTEGER, NO_FLOAT, FLOAT, LONG_FLOAT = range(6)
 """Kinds of numbers: not canonical or not decided here; 0; others; 0.0; others; others of 16 digits on."""
 
 
-@njit_inner(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit(inner=True, cache=True, nogil=True)
 def _stand_in(kind: int, negative: bool, skeleton: Bytes, at: int) -> int:
     """Writes a short number of the same kind (0, 1, 0.0 or 1.5) into the skeleton; returns its end."""
     if negative:
@@ -192,12 +192,12 @@ def _stand_in(kind: int, negative: bool, skeleton: Bytes, at: int) -> int:
     return at
 
 
-@njit_inner(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit(inner=True, cache=True, nogil=True)
 def _in_number(sign: int) -> bool:
     return bool(ZERO <= sign <= NINE or sign in (POINT, MINUS, PLUS) or sign in (69, 101))  # E, e
 
 
-@njit_inner(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit(inner=True, cache=True, nogil=True)
 def _number(data: Bytes, first: int, end: int) -> int:
     """Returns the kind of the number in data[first:end]; decimals of up to 15 digits are distinct floats."""
     at = first + (data[first] == MINUS)

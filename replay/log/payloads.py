@@ -40,6 +40,11 @@ class RunStarted(Payload):
     end_ns: Count = Field(description="length of the simulated time")
     origin_epoch_ns: int = Field(description="UTC time of simulation time 0")
     enforce_deadline: bool = Field(description="whether decisions over the deadline were replaced")
+    alarm_rule: Literal["unforecast"] | None = Field(
+        default=None,
+        description="what counts as an alarm of a link: `unforecast`, a change that the whole forecast did "
+        "not expect; absent in older logs, in which it is a filter that was re-initialised",
+    )
     span: Object | None = Field(
         default=None,
         description="of a run of a time span: start, end and length of the series, ns",
@@ -413,6 +418,20 @@ class RenewalRequested(Payload):
     reason: str = Field(description="why, in words")
 
 
+class ClockJumped(Payload):
+    """The wall clock of a service does not agree with the time that has passed, or with its clients."""
+
+    wall_epoch_ns: int = Field(description="time of the wall clock, nanoseconds since the epoch")
+    ahead_s: float = Field(description="seconds that it is ahead of the run, or of the clients")
+    reason: str = Field(description="why it is in doubt, in words")
+
+
+class ClockSettled(ClockJumped):
+    """The wall clock of a service is believed again; a renewal follows where the run is beyond it."""
+
+    reason: str = Field(description="why it is believed, in words")
+
+
 class RunContinued(Payload):
     """A run of a service takes the place of another, and begins with all that was known at its end."""
 
@@ -450,6 +469,17 @@ class JobsChanged(Payload):
         description="kind (submit, cancel, start or end), id and epoch_ns of each; submit: gpus, estimate_s, "
         "user; start: gpus by domain"
     )
+
+
+class MessageQuarantined(Payload):
+    """A message from outside broke what it was to change, and was set aside: the events from `first` to the
+    one before this are no part of the run. A restart and an audit pass over them, too."""
+
+    first: Count = Field(description="number of the event of the message; equal to its own: it has none")
+    kind: str = Field(description="type of that event")
+    client: str = Field(description="name of the token that sent it; empty: none was asked for")
+    key: str = Field(description="idempotency key of a batch of telemetry; empty: it is none")
+    reason: str = Field(description="what went wrong, in words")
 
 
 class OrderGiven(Payload):

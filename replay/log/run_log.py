@@ -19,9 +19,10 @@ import pyarrow as pa
 
 from ingest.core.durable import DISK, Disk, Lock, drop, make_directory
 from ingest.core.errors import DamageError, ExistsError, NotFoundError, StorageError
-from replay.log import bucket_log, chain_heads, recovery, segment, verification
+from replay.log import bucket_log, chain_heads, quarantined_messages, recovery, segment, verification
 from replay.log.bucket_log import BucketLog
 from replay.log.events import MAX_INTEGER, Event, EventError, canonical, check, line, payload_text, upcast
+from replay.log.quarantined_messages import QUARANTINED
 from replay.log.recovery import recover
 from replay.log.running_digests import Row, Streams
 from replay.log.segment import FileDamageError, SegmentManifest
@@ -54,6 +55,8 @@ class RunWriter:
         self._lock, self._disk = lock, disk
         self._flush_events, self._flush_s = flush_events, flush_s
         self._stored = _stored_rows(run_dir, stored)
+        set_aside = quarantined_messages.spans_of(_stored_tables(run_dir, stored))
+        self._set_aside = {span.start: span for span in set_aside}  # stored rows that nothing makes again
         self._stored_end, self._final, self._head = stored.end, stored.final, stored.head
         self._sealed = stored.sealed  # events in segments
         self._unsealed: list[Row] = []  # the rows behind them that are in the tail
@@ -143,6 +146,19 @@ class RunWriter:
             self._commit(seal=seq == 0 or enough)
         return seq
 
+    def quarantine(self, first: int, *, kind: str, client: str, key: str, reason: str) -> int:
+        """Sets the events from `first` to the last one aside, also stored ones that were not compared yet.
+
+        Returns the number of the event that says so.
+
+        Raises:
+            StorageError: as `append`.
+        """
+        while self.replaying:
+            self._pass_over()
+        message = {"first": first, "kind": kind, "client": client, "key": key, "reason": reason}
+        return self.append(self._last_ns, QUARANTINED, message)
+
     def flush(self) -> int:
         """Commits the pending events and returns the last durable sequence number."""
         self._commit(seal=self._next - self._sealed >= self._flush_events)
@@ -189,6 +205,9 @@ class RunWriter:
     def _add(self, sim_ns: int, name: str, payload: Json, job: str, wall: Json | None) -> int:
         self._refuse()
         kind = check(name, payload)
+        while (span := self._set_aside.get(self._next)) is not None:
+            for _ in span:
+                self._pass_over()
         if not self._last_ns <= sim_ns <= MAX_INTEGER:
             raise EventError(
                 f"{name}: time {sim_ns} ns is before the last event's {self._last_ns} ns or too large"
@@ -212,6 +231,12 @@ class RunWriter:
                 f"{self.run_dir}: {self._stopped}; resume the run to go on from what is durable"
             )
 
+    def _pass_over(self) -> None:
+        """Takes the next stored row without one to compare it with."""
+        stored = next(self._stored)
+        self._repeat(stored)
+        self._next, self._last_ns = stored[0] + 1, stored[1]
+
     def _compare(self, row: Row) -> None:
         stored = next(self._stored)
         if stored[:6] != row[:6]:
@@ -219,8 +244,11 @@ class RunWriter:
                 f"{self.run_dir}: event {row[0]} is {stored[2]} at {stored[1]} ns in the log, computed again "
                 f"{row[2]} at {row[1]} ns with other content: code, traces or configuration have changed"
             )
+        self._repeat(stored)
+
+    def _repeat(self, stored: Row) -> None:
         self._repeated.append(stored)  # with its own wall-clock figures, which are not recomputed
-        if row[0] >= self._sealed:
+        if stored[0] >= self._sealed:
             self._unsealed.append(stored)
         if len(self._repeated) >= FLUSH_EVENTS:
             self._digest_repeated()
@@ -272,12 +300,19 @@ class RunWriter:
 class RunReader:
     """Reads the committed segments of a run; never blocks a writer and is never blocked.
 
+    Damage is raised where the log is read, not here: a store lists a damaged run as it does the others.
+
     Raises:
-        NotFoundError: there is no such run.
+        NotFoundError: there is no such run. UsageError, StorageError: its bucket cannot be read.
     """
 
     def __init__(self, run_dir: Path):
-        bucket_log.bring_up_to_date(run_dir)
+        self.unfetched: DamageError | None = None
+        """Why what the run has in its bucket could not be brought here."""
+        try:
+            bucket_log.bring_up_to_date(run_dir)
+        except DamageError as error:
+            self.unfetched = error
         if not run_dir.is_dir():
             raise NotFoundError(f"{run_dir}: no such run; `twin runs` lists those that are there")
         self.run_dir = run_dir
@@ -288,6 +323,8 @@ class RunReader:
         Raises:
             DamageError: a manifest is missing, changed or does not follow from the one before.
         """
+        if self.unfetched is not None:
+            raise self.unfetched
         return recovery.walk(self.run_dir)
 
     def manifests(self) -> tuple[SegmentManifest, ...]:
@@ -315,8 +352,10 @@ class RunReader:
             done = piece.last_seq + 1
 
     def events(self) -> Iterator[Event]:
-        """Yields the events in order, payloads in their current version."""
-        for table in self.tables():
+        """Yields the events of the run in order, payloads in their current version; not those that were set
+        aside with the message that they followed from (`replay.log.quarantined_messages`)."""
+        spans = quarantined_messages.spans_of(self.tables())
+        for table in quarantined_messages.without(self.tables(), spans):
             for row in segment.rows_of(table):
                 yield _event(row, self.run_dir)
 
@@ -332,7 +371,8 @@ class RunReader:
         Raises:
             NotFoundError: the run was killed before its first event was durable.
         """
-        first = next(self.events(), None)
+        rows = (row for table in self.tables() for row in segment.rows_of(table))
+        first = next((_event(row, self.run_dir) for row in rows), None)
         if first is None or first.type != "run_started":
             raise NotFoundError(
                 f"{self.run_dir}: the run was stopped before anything was stored; start it again"
@@ -366,11 +406,20 @@ class RunReader:
         """
         findings = verification.verify(self.run_dir, chain_head, since=since)
         bucket = BucketLog.of(self.run_dir)
-        return findings + [IntegrityFinding(*fault) for fault in (bucket.faults() if bucket else ())]
+        findings += [IntegrityFinding(*fault) for fault in (bucket.faults() if bucket else ())]
+        if self.unfetched is not None and not findings:
+            findings.append(IntegrityFinding(".", str(self.unfetched)))
+        return findings
 
 
 def _lock(run_dir: Path) -> Lock:
     return Lock(run_dir / recovery.LOCK)
+
+
+def _stored_tables(run_dir: Path, stored: SegmentIndex) -> Iterator[pa.Table]:
+    yield from (segment.read_rows(run_dir, piece) for piece in stored.pieces)
+    if stored.tail:
+        yield stored.tail.table
 
 
 def _stored_rows(run_dir: Path, stored: SegmentIndex) -> Iterator[Row]:

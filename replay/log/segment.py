@@ -8,7 +8,6 @@ error, so the manifest holds the SHA-256 of the file, and the hash of the manife
 import hashlib
 import json
 import re
-import stat
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from ingest.core import integrity
 from ingest.core.durable import DISK, Disk, put
 from ingest.core.errors import DamageError
 from replay.log.events import MAX_INTEGER, canonical
@@ -48,8 +48,8 @@ SCHEMA = pa.schema(
 class FileDamageError(DamageError):
     """Damage to one file of a run: `file` is its name, `problem` says what is wrong."""
 
-    def __init__(self, path: Path, problem: str):
-        super().__init__(f"{path}: {problem}")
+    def __init__(self, path: Path, problem: str, *, code: str | None = None) -> None:
+        super().__init__(f"{path}: {problem}", code=code)
         self.file, self.problem = path.name, problem
 
 
@@ -169,6 +169,8 @@ def commit(
     if store is not None:
         disk.send(lambda: store(manifest, data))
         return manifest
+    # The order is the atomicity: a data file without a manifest does not count, so a crash between the two
+    # leaves no half segment.
     put(run_dir / manifest.data_name, data, disk=disk)
     put(run_dir / manifest.name, manifest.text(), disk=disk)
     return manifest
@@ -215,6 +217,8 @@ def read_manifest(path: Path) -> SegmentManifest:
         manifest = SegmentManifest.of_fields(fields)
     except (ValueError, TypeError, KeyError, RecursionError):
         manifest = None
+    # The bytes are compared with the only bytes that these fields may have: this also refuses other spellings
+    # of the same values, such as spaces, escapes or a key twice.
     if manifest is None or manifest.text() != data or manifest.name != path.name:
         raise FileDamageError(path, "not a manifest that was written under this name; the file was changed")
     return manifest
@@ -298,10 +302,10 @@ def read_file(path: Path) -> bytes:
         FileNotFoundError: there is no such file.
     """
     try:
-        if not stat.S_ISREG(path.lstat().st_mode):
-            raise FileDamageError(path, "not a regular file")
-        return path.read_bytes()
+        return integrity.content(path)
     except FileNotFoundError:
         raise
+    except integrity.IrregularFileError as error:
+        raise FileDamageError(path, str(error)) from None
     except OSError as error:
         raise FileDamageError(path, f"cannot be read ({error.strerror})") from error

@@ -53,8 +53,14 @@ class Tail:
 
     name: str
     rows: tuple[Row, ...]
-    size_bytes: int
+    frames: bytes
+    """As they are in the file: a copy of the run has them, whatever becomes of the file meanwhile."""
     stream: str
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of the whole frames."""
+        return len(self.frames)
 
     @property
     def table(self) -> pa.Table:
@@ -82,6 +88,9 @@ class TailWriter:
         """
         body = lines + walls
         start = b"frame %020d %010d %012d %b " % (first_seq, count, len(body), stream.encode())
+        # Each link covers the link before it, as manifests do, so a frame cannot be removed or come from
+        # another run. The CRC covers the head alone: it tells a cut head from a changed one before BYTES is
+        # trusted.
         self._link = _linked(self._link, start, body)
         head = start + self._link.encode()
         self._file.append(b"%b %08x\n%b" % (head, zlib.crc32(head), body))
@@ -117,7 +126,7 @@ def read_tail(path: Path, first_seq: int, previous: str) -> Tail:
             raise FileDamageError(path, f"byte {at}: a frame that does not follow from what is before it")
         rows += _rows(path, body, first, count, expected=first_seq + len(rows))
         at, link, stream = body_at + len(body), found[6].decode(), found[5].decode()
-    return Tail(path.name, tuple(rows), at, stream)
+    return Tail(path.name, tuple(rows), data[:at], stream)
 
 
 def _linked(link: str, start: bytes, body: bytes) -> str:

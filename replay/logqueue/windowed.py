@@ -74,6 +74,10 @@ class Windowed:
         """Mean bounded slowdown."""
         return self._mean(self.whole.avg_bounded_slowdown, bounded_slowdowns(self.done))
 
+    def wait_means(self) -> Float:
+        """Mean wait of every draw, seconds (draws,)."""
+        return self._means(waits_s(self.done))
+
     def slowdown_means(self) -> Float:
         """Mean bounded slowdown of every draw (draws,)."""
         return self._means(bounded_slowdowns(self.done))
@@ -129,6 +133,15 @@ def ratio(one: Windowed, other: Windowed) -> Ranged:
     """Returns mean bounded slowdown over that of another schedule of the same jobs, paired by window."""
     whole = one.whole.avg_bounded_slowdown / other.whole.avg_bounded_slowdown
     return _ranged(whole, one.slowdown_means() / other.slowdown_means())
+
+
+def saved_wait(one: Windowed, other: Windowed) -> Ranged | None:
+    """Returns how much shorter the mean wait is than in another schedule of the same jobs, paired by window,
+    as a share of the other's mean wait over all jobs; None where no job waits there."""
+    whole = other.whole.avg_wait_s
+    if not whole:
+        return None
+    return _ranged(1 - one.whole.avg_wait_s / whole, (other.wait_means() - one.wait_means()) / whole)
 
 
 def fragmentation(done: NodeSchedule) -> Ranged:

@@ -67,6 +67,13 @@ def unpriced_notes(found: Iterable["Kpis"]) -> list[str]:
     return [text] if text else []
 
 
+def duration(seconds: float) -> str:
+    """Returns a time in the unit that a reader can picture: 45 s, 12.5 min, 1.86 h."""
+    if seconds < 120:
+        return f"{seconds:.3g} s"
+    return f"{seconds / 60:.3g} min" if seconds < 3600 else f"{seconds / 3600:,.4g} h"
+
+
 def is_synthetic(dataset: str, note: str) -> bool:
     """True if links are synthetic, by the name of the data set or the modelling note."""
     return "synthetic" in dataset or "synthetic" in note.lower()

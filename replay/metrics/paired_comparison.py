@@ -55,6 +55,11 @@ class PairedDifference:
         """True if the whole interval is below 0."""
         return self.high < 0
 
+    @property
+    def estimated(self) -> bool:
+        """True if there is an interval: of a single value, or of equal ones, there is none to show."""
+        return self.low < self.high
+
     def __str__(self) -> str:
         return f"{self.kpi} {self.mean:+.4g} [{self.low:+.4g}, {self.high:+.4g}]"
 

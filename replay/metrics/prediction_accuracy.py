@@ -27,6 +27,8 @@ from twin.filters.slowdown_filter import SlowdownFilter
 
 Float = NDArray[np.float64]
 Pair = tuple[int, int]
+MOST_RATIO = 1e9
+"""Largest ratio of predicted to observed that an error counts: means stay finite numbers."""
 
 
 @dataclass(slots=True)
@@ -41,7 +43,7 @@ class Errors:
 
     def add(self, predicted: float, observed: float, count: int = 1) -> None:
         """Adds `count` equal predictions and observations; `observed` > 0."""
-        error = predicted / observed - 1
+        error = min(predicted / observed, MOST_RATIO) - 1
         self.count += count
         self.signed += error * count
         self.absolute += abs(error) * count
@@ -113,7 +115,7 @@ class LinkErrors(Fold):
             if seen_bps > 0 and predicted > 0:
                 errors = self.found.setdefault(pair, [Errors() for _ in self.horizons_s])[forecast.horizon]
                 errors.add(predicted, seen_bps)
-                off = abs(log(predicted / seen_bps))
+                off = abs(log(predicted) - log(seen_bps))  # their ratio may be below the smallest number
                 errors.inside_80 += off <= forecast.half_log[0][pair]
                 errors.inside_95 += off <= forecast.half_log[1][pair]
 

@@ -20,6 +20,7 @@ from replay.offpolicy.trajectories import LoggedTransition, read
 from replay.run import runner
 from replay.store import run_index
 from replay.store.run_header import Header, from_payload
+from replay.store.run_kind import require_plans
 from twin.estimation.estimator import Estimator
 from twin.scenario.prepare import PreparedScenario
 
@@ -38,6 +39,7 @@ def logged(store: Path, run_ids: Sequence[str], setup: PreparedScenario) -> list
     gains: list[NDArray[np.float64]] = []
     for run_id in (run_index.find(store, name) for name in run_ids):
         reader = RunReader(run_index.folder(store, run_id))
+        require_plans(run_id, from_payload(reader.header()), "a lesson")
         mine = read(run_id, reader.events())
         if not mine or not reader.finished:
             raise InputError(f"{run_id}: needs a finished run with decisions")

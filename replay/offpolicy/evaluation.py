@@ -25,6 +25,7 @@ from replay.run import runner
 from replay.run.scripted_decisions import DecisionSource
 from replay.store import checkpoint_registry, run_index
 from replay.store.run_header import Header, code_version, from_payload
+from replay.store.run_kind import require_plans
 from twin.core.plan import Plan
 from twin.costs.migration import needs_restart
 from twin.estimation.estimator import DEAD, Estimator
@@ -83,6 +84,7 @@ def estimate(
     drawn = False
     for run_id in run_ids:
         reader = RunReader(run_index.folder(store, run_id))
+        require_plans(run_id, from_payload(reader.header()), "an off-policy estimate")
         steps = read(run_id, reader.events())
         if not steps or not reader.finished:
             raise InputError(f"{run_id}: needs a finished run with decisions")

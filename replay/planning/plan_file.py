@@ -37,7 +37,7 @@ def write(path: Path, scenario: Scenario, chosen: PlanFigures) -> None:
         **({} if _ships(scenario) else {"world": scenario.model_dump(mode="json")}),
     }
     plain = yaml.safe_dump(_plain(body), sort_keys=False, allow_unicode=True, default_flow_style=None)
-    durable.replace(path, plain.encode())
+    durable.write_output(path, plain.encode())
 
 
 def _cost(chosen: PlanFigures) -> dict[str, Any]:

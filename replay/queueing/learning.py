@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ingest.core import durable
 from ingest.core.durable import DISK
 from ingest.core.errors import ExistsError, UsageError
 from ingest.core.progress import SILENT, Progress
@@ -53,7 +54,7 @@ def train_order(
     start = checkpoint.load(out) if resume else None
     if start is not None and start.provenance.get("method") != method:
         raise UsageError(f"{out} was trained by {start.provenance.get('method')}: resume with that --method")
-    if start is None and out.exists():
+    if start is None and out.exists() and not durable.written_in_place(out):
         raise ExistsError(f"{out} exists: name another --out, or go on with --resume")
     parts = []
     for path in logs:

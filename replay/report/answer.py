@@ -92,7 +92,7 @@ def _rival(name: str, policy: str, saved: PairedDifference | None, run: RunData)
         scenario = run.header["scenario"]["name"]
         command = f"twin replay --policy {name} --scenario {scenario}"
         return Card("–", f"against {name}: no finished run of it in this world", "", command)
-    interval = f"saved, 95 % interval: {spread(saved, 100.0, '+')} %"
+    interval = f"saved, 95 % interval: {spread(saved, 100.0, '+')} %" if saved.estimated else ""
     if not (saved.better or saved.worse):
         return Card(
             percent(saved.mean, sign="+"), f"time a token saved against {name}: no different", interval

@@ -107,7 +107,7 @@ def _link(run: RunData, pair: Pair) -> LiveChart:
             chart.box(start_s, end_s, 0, chart.top, "bad", f"down for {end_s - start_s:.0f} s")
     chart.dots(observed, "telemetry", "soft")
     chart.band(band, "filter")
-    chart.moments(run.alarms.get(pair, ()), "bad", "filter alarm")
+    chart.ticks(run.alarms.get(pair, ()), "wait", "filter alarm")
     return chart
 
 

@@ -26,6 +26,7 @@ from replay.run import runner
 from replay.store import run_index
 from replay.store.decision_codec import plan_from_json
 from replay.store.run_header import from_payload
+from replay.store.run_kind import require_plans
 from twin.core.plan import Plan
 from twin.core.plan_text import plan_text, with_names
 from twin.costs.wan_traffic import boundaries, stage_domains
@@ -66,7 +67,9 @@ def write(
         than `MOST` operations in it. StorageError: the file cannot be written.
     """
     reader = RunReader(run_index.folder(store, run_id))
-    prepared, _ = runner.prepare_rerun(store, from_payload(reader.header()), ())
+    header = from_payload(reader.header())
+    require_plans(run_id, header, "a trace")
+    prepared, _ = runner.prepare_rerun(store, header, ())
     if not 0 <= from_s < to_s:
         raise UsageError(f"--from {from_s:g} --to {to_s:g}: write a window, such as --from 0 --to 60")
     end_s = prepared.setup.wan.end_ns / NS_PER_S
@@ -76,7 +79,7 @@ def write(
     fold(reader.events(), trace)
     events = [*trace.names(), *trace.events]
     body = {"traceEvents": events, "displayTimeUnit": "ms", "otherData": {"run": run_id}}
-    durable.replace(out, json.dumps(body, allow_nan=False, separators=(",", ":")).encode())
+    durable.write_output(out, json.dumps(body, allow_nan=False, separators=(",", ":")).encode())
     return ChromeTrace(run_id, out, from_s, to_s, trace.iterations, len(events), trace.stretched)
 
 

@@ -21,13 +21,13 @@ KINDS = {"move": "moves", "turn": "turns", "hold": "holds", "fell": "fallbacks"}
 
 
 def decisions(run: RunData) -> Section | None:
-    """Moves, turns, fallbacks and the first holds, with reasons and candidates to open."""
+    """Moves, turns and fallbacks, then the first holds, with reasons and candidates to open."""
     if not run.decisions:
         return None
     holds = [one for one in run.decisions if _css(one) == "hold"]
     others = [one for one in run.decisions if _css(one) != "hold"]
-    shown = [*holds[:HOLDS_SHOWN], *others[:OTHERS_SHOWN]]
-    shown.sort(key=lambda one: (one.time_s, one.job, one.number))
+    in_time = [sorted(part, key=_when) for part in (others[:OTHERS_SHOWN], holds[:HOLDS_SHOWN])]
+    shown = [one for part in in_time for one in part]
     counts = Counter(map(_css, shown))
     kinds = [(css, f"{name} ({counts[css]})") for css, name in KINDS.items() if counts[css]]
     plans: dict[str, int] = {}
@@ -37,6 +37,10 @@ def decisions(run: RunData) -> Section | None:
         jobs=len({one.job for one in shown}) > 1, left_out=len(run.decisions) - len(shown),
         opened=embedded({"plans": list(plans), "rows": details}),
     )  # fmt: skip
+
+
+def _when(decision: ShownDecision) -> tuple[float, str, int]:
+    return decision.time_s, decision.job, decision.number
 
 
 def _css(decision: ShownDecision) -> str:

@@ -1,5 +1,6 @@
 """What the run is, above everything, and how to check that the page shows it, at the end."""
 
+from replay.log.events import Json
 from replay.report.drawing.formatting import date, time_unit
 from replay.report.drawing.section import Section, section
 from replay.report.run_data import RunData
@@ -23,14 +24,19 @@ def head(run: RunData, run_id: str) -> Section:
 def verification(run: RunData, run_id: str, digest: str, chain_head: str) -> Section:
     """Digests of the run and its inputs, and the command that checks them."""
     header = run.header
-    facts = [
+    facts = facts_of(header, digest, chain_head, run.events)
+    note = header.get("note", "") or "none"
+    return section("verification", "How to check this", facts=facts, note=note, run_id=run_id)
+
+
+def facts_of(header: Json, digest: str, chain_head: str, events: int) -> list[tuple[str, str]]:
+    """Returns names and values of the digests of a run and of its inputs."""
+    return [
         ("digest of the events", digest),
         ("chain head", chain_head),
-        ("events", f"{run.events:,}"),
+        ("events", f"{events:,}"),
         ("configuration", header["config_digest"]),
         ("code", " ".join(map(str, header["code"].values()))),
         ("checkpoint", header["checkpoint"] or "none: not a learned policy"),
         *((f"traces: {name}", digest) for name, digest in header["traces"].items()),
     ]
-    note = header.get("note", "") or "none"
-    return section("verification", "How to check this", facts=facts, note=note, run_id=run_id)

@@ -8,7 +8,7 @@ from replay.log.run_log import RunReader
 from replay.metrics import paired_comparison
 from replay.metrics.kpis import Kpis
 from replay.metrics.paired_comparison import BLOCKS, RESAMPLES, STRETCH, PairedDifference, TimeBlocks
-from replay.report.drawing.formatting import plain, scaled
+from replay.report.drawing.formatting import NONE, plain, scaled
 from replay.report.drawing.section import Section, section
 from replay.report.run_data import RunData
 from replay.store import run_index
@@ -89,7 +89,9 @@ def _interval(value: float | None, found: PairedDifference | None, factor: float
 
 
 def spread(found: PairedDifference, factor: float, sign: str = "") -> str:
-    """An interval as text, its ends times `factor`."""
+    """An interval as text, its ends times `factor`; of a single value there is none."""
+    if not found.estimated:
+        return NONE
     ends = (found.low, found.high)
     return " … ".join("∞" if math.isinf(end) else plain(end * factor, 3, sign) for end in ends)
 

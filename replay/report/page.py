@@ -3,12 +3,13 @@
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ingest.core.durable import replace
+from ingest.core.durable import write_output
 from ingest.core.errors import UsageError
 from replay.log.run_log import RunReader
 from replay.metrics import cost_time_points
 from replay.report import (
     answer,
+    bench_page,
     charts,
     cost_model,
     decisions,
@@ -24,13 +25,12 @@ from replay.report import (
 from replay.report.drawing.section import document
 from replay.report.run_data import fold_run
 from replay.store import run_index
+from replay.store.layout import REPORTS
 from replay.store.run_header import NO_WORLD, QUEUE
 
 if TYPE_CHECKING:  # only named here: comparing is the caller's work
     from replay.bench.comparison import Comparison
     from replay.run.whatif import WhatIf
-
-REPORTS = "reports"
 
 
 def write(
@@ -51,7 +51,7 @@ def write(
         StorageError: the page cannot be written.
     """
     target = out or store / REPORTS / f"{run_id}.html"
-    replace(target, render(store, run_id, comparison, versus).encode())
+    write_output(target, render(store, run_id, comparison, versus).encode())
     return target
 
 
@@ -62,8 +62,10 @@ def render(
     reader = RunReader(run_index.folder(store, run_id))
     if reader.header()["policy"] == QUEUE:  # raises where nothing is stored
         if comparison is not None or versus is not None:
-            raise UsageError(NO_WORLD)
+            raise UsageError(f"{run_id}: {NO_WORLD}")
         return queue_page.render(store, run_id)
+    if reader.header()["policy"] == run_index.BENCH and comparison is None and versus is None:
+        return bench_page.render(store, run_id)
     run, kpis = fold_run(reader.events())
     readings = cost_model.readings(store, reader, len(run.decisions))
     points = cost_time_points.points(store, run_id)

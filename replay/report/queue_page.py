@@ -1,6 +1,6 @@
 """The page about a queue run: queue and used processors over time, waits by user and by size."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -85,20 +85,28 @@ def _of_outages(done: NodeSchedule) -> tuple[tuple[str, str], ...]:
 
 def _over_time(run: LoggedQueue) -> Section:
     """Jobs that wait, and processors in use."""
-    done = run.schedule
-    begin, end = int(done.jobs.submit_ns.min()), int(done.end_ns.max())
-    marks = np.linspace(begin, end, POINTS + 1)
-    times, used = used_processors(run.runs)
-    waiting_times, waiting = _waiting(run.runs)
-    right = (end - begin) / NS_PER_S
-    length = _highest(waiting_times, waiting, marks)
-    queue = LiveChart(right, max(1.0, float(length.max())) * 1.05, "jobs", "Queue", ": jobs that wait")
-    busy = LiveChart(right, done.processors * 1.05, run.unit, "In use", ": mean of a stretch")
-    seconds = (marks[:-1] - begin) / NS_PER_S
-    queue.line(list(zip(seconds.tolist(), length.tolist(), strict=True)), "jobs that wait", step=True)
-    mean = _mean(times, used, marks).tolist()
-    busy.line(list(zip(seconds.tolist(), mean, strict=True)), f"{run.unit} in use", step=True)
-    return chart_section("Over time", [queue, busy], "pair")
+    return chart_section("Over time", over_time([("", run)]), "pair")
+
+
+def over_time(runs: Sequence[tuple[str, LoggedQueue]]) -> list[LiveChart]:
+    """Returns two charts: jobs that wait, and processors in use; a line for each (name, run), in a colour of
+    its own where there are several."""
+    begin = min(int(run.schedule.jobs.submit_ns.min()) for _, run in runs)
+    end = max(int(run.schedule.end_ns.max()) for _, run in runs)
+    marks, right = np.linspace(begin, end, POINTS + 1), (end - begin) / NS_PER_S
+    seconds = ((marks[:-1] - begin) / NS_PER_S).tolist()
+    lengths = [_highest(*_waiting(run.runs), marks) for _, run in runs]
+    top = max(1.0, *(float(length.max()) for length in lengths)) * 1.05
+    unit, processors = runs[0][1].unit, max(run.schedule.processors for _, run in runs)
+    queue = LiveChart(right, top, "jobs", "Queue", ": jobs that wait")
+    busy = LiveChart(right, processors * 1.05, unit, "In use", ": mean of a stretch")
+    for k, (name, run) in enumerate(runs):
+        colour = variable(k) if len(runs) > 1 else "strong"
+        held = _mean(*used_processors(run.runs), marks).tolist()
+        waits = list(zip(seconds, lengths[k].tolist(), strict=True))
+        queue.line(waits, name or "jobs that wait", colour, step=True)
+        busy.line(list(zip(seconds, held, strict=True)), name or f"{unit} in use", colour, step=True)
+    return [queue, busy]
 
 
 def _nodes(run: LoggedQueue) -> Section | None:
@@ -164,8 +172,7 @@ def _mean(times: Int, values: Int | Float, marks: Float) -> Float:
 
 def _by_size(run: LoggedQueue) -> Section:
     """Waits by processors and by run time, in powers of two and of four."""
-    jobs = run.schedule.jobs
-    size = np.floor(np.log2(np.maximum(jobs.processors, 1))).astype(np.int64)
+    jobs, size = run.schedule.jobs, _sizes(run)
     hours = np.maximum(jobs.run_ns / (3600 * NS_PER_S), 1 / 64)
     length = np.floor(np.log2(hours) / 2).astype(np.int64)
     tables = (
@@ -175,6 +182,17 @@ def _by_size(run: LoggedQueue) -> Section:
     return section(
         "queue_waits", "Waits by size", intro="Shorter runs count to the first row.", tables=tables
     )
+
+
+def _sizes(run: LoggedQueue) -> Int:
+    """Returns the power of two of the processors of each job (n,)."""
+    return np.floor(np.log2(np.maximum(run.schedule.jobs.processors, 1))).astype(np.int64)
+
+
+def mean_waits_by_size(run: LoggedQueue) -> dict[str, float]:
+    """Returns the mean wait of the jobs of each range of sizes, seconds, the smallest first."""
+    size, wait = _sizes(run), waits_s(run.schedule)
+    return {_range(power): float(wait[size == power].mean()) for power in np.unique(size).tolist()}
 
 
 def _range(power: int) -> str:

@@ -57,7 +57,7 @@ def _policy(row: "ComparisonRow", saved: PairedDifference | None, single: bool) 
     return [
         scaled(kpis.time_per_token_s, 1e6),
         percent(vs_static, sign="+"),
-        NONE if saved is None else f"{spread(saved, 100.0, '+')}\u202f%",
+        NONE if saved is None or not saved.estimated else f"{spread(saved, 100.0, '+')}\u202f%",
         *([percent(vs_single, sign="+")] if single else []),
         percent(row.regret),
         percent(kpis.utilisation),

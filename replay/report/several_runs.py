@@ -1,24 +1,26 @@
-"""Writes the report of several runs: their figures beside each other, and their curves in one chart each."""
+"""Writes the report of several runs of policies: their figures side by side, and their curves in one chart
+each. Runs of a queue have a page of their own, `several_queues`."""
 
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ingest.core.durable import replace
+from ingest.core.durable import write_output
 from ingest.core.errors import UsageError
 from replay.log.events import canonical
 from replay.log.run_log import RunReader
 from replay.metrics import cost_time_points
 from replay.metrics.kpis import Kpis
-from replay.report import charts, kpi_table, run_comparison
+from replay.report import charts, kpi_table, run_comparison, several_queues
 from replay.report.drawing.formatting import NONE, percent, plain, scaled
 from replay.report.drawing.plot import LiveChart, variable
 from replay.report.drawing.section import Section, chart_section, document, section
-from replay.report.page import REPORTS
 from replay.report.run_data import ChartSeries, RunData, fold_run
 from replay.store import run_index
+from replay.store.layout import REPORTS
 from replay.store.run_header import from_payload
+from replay.store.run_kind import require_one_family
 
 MOST = 8
 """Runs on a page; there are no more colours."""
@@ -45,7 +47,7 @@ def write(store: Path, run_ids: Sequence[str], out: Path | None = None) -> Path:
         NotFoundError, DamageError, StorageError: as for the page of one run.
     """
     target = out or store / REPORTS / f"{run_ids[0]}-beside-{len(run_ids) - 1}.html"
-    replace(target, render(store, run_ids).encode())
+    write_output(target, render(store, run_ids).encode())
     return target
 
 
@@ -53,6 +55,8 @@ def render(store: Path, run_ids: Sequence[str]) -> str:
     """Returns the page as one HTML document; the first run is the one that the others are held against."""
     if len(set(run_ids)) < len(run_ids) or len(run_ids) > MOST:
         raise UsageError(f"a report takes up to {MOST} different runs; twin compare takes more")
+    if require_one_family(store, run_ids, "a report of several runs") == "queue":
+        return several_queues.render(store, run_ids)
     shown = _shown(store, run_ids)
     colours = [(one.label, variable(k)) for k, one in enumerate(shown)]
     parts = (
@@ -69,16 +73,20 @@ def render(store: Path, run_ids: Sequence[str]) -> str:
     return document(" beside ".join(run_ids), parts, shown[0].run.origin_s if dated else None)
 
 
+def side_by_side(store: Path, run_ids: Sequence[str]) -> list[Section | None]:
+    """Returns the sections that overlay runs of one world: curves, plans, time against money, figures."""
+    shown = _shown(store, run_ids)
+    colours = [(one.label, variable(k)) for k, one in enumerate(shown)]
+    front = run_comparison.front(cost_time_points.points(store, run_ids[0]), run_ids[0])
+    return [_overlaid(shown, colours), _plans(shown), front, _figures(shown)]
+
+
 def _shown(store: Path, run_ids: Sequence[str]) -> list[ShownRun]:
     found = []
     for run_id in run_ids:
         reader = RunReader(run_index.folder(store, run_id))
         header = from_payload(reader.header())
         run, kpis = fold_run(reader.events())
-        if not run.is_replay:
-            raise UsageError(
-                f"{run_id}: a log of {header.policy}, in which no policy decided; name other runs"
-            )
         found.append((run_id, run, kpis, canonical([dict(header.world), header.engine])))
     named = Counter(run.header["policy"] for _, run, *_ in found)
     return [
@@ -109,7 +117,8 @@ def _answer(store: Path, shown: Sequence[ShownRun]) -> Section:
         if paired:
             blocks = [kpi_table.blocks(store, each.run_id, one.run.end_s) for each in (base, one)]
             found = kpi_table.saving(blocks[0], blocks[1], one.run.header["seed"])
-            saved = percent(found.mean, sign="+"), f"{kpi_table.spread(found, 100.0, '+')}\u202f%"
+            around = f"{kpi_table.spread(found, 100.0, '+')}\u202f%" if found.estimated else NONE
+            saved = percent(found.mean, sign="+"), around
         kpis = one.kpis
         rows.append((
             one.label, scaled(kpis.time_per_token_s, 1e6), *saved, plain(kpis.tokens),

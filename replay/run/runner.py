@@ -27,6 +27,7 @@ from replay.store import checkpoint_registry, run_index, world_reconstruction
 from replay.store.decision_codec import plan_in_force, plan_to_json
 from replay.store.event_sinks import Compare, LogSink, Reached, Sink, Totals, Watched
 from replay.store.run_header import Header, code_version, from_payload, unfinished
+from replay.store.run_kind import require_plans
 from twin.core.plan import Plan
 from twin.core.plan_text import with_names
 from twin.core.seeds import generator
@@ -85,15 +86,21 @@ def execute_again(
     log, `stored`, holds.
 
     Raises:
-        DivergenceError: the first event that differs.
+        DivergenceError: the first event that differs, or the message from outside that breaks the run.
     """
     with suppress(Reached):
         if prepared.header.live is None:
             simulate(prepared, compare, progress, watch)
             return
-        world = observed.world_of(prepared.header, prepared.setup, observed.until_the_end(stored))
+        facts = observed.LoggedFacts(stored)
+        world = observed.world_of(prepared.header, prepared.setup, facts)
         sink = compare if watch is None else Watched(compare, watch)
-        play(world, prepared.header, prepared.decision_sources, sink, progress)
+        try:
+            play(world, prepared.header, prepared.decision_sources, sink, progress)
+        except (TwinError, Reached):
+            raise
+        except Exception as error:  # what a message breaks may be of any kind
+            raise facts.broken(compare.run, error) from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,6 +211,7 @@ def resume(store: Path, run_id: str, *, progress: Progress = SILENT, watch: Fold
     """
     reader = RunReader(run_index.folder(store, run_id))
     header = from_payload(reader.header())
+    require_plans(run_id, header, "--resume")
     if header.live is not None:
         raise UsageError(f"{run_id} is the log of a service: `twin serve` goes on with it")
     if reader.finished:

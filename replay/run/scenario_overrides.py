@@ -48,12 +48,16 @@ def relinked(scenario: Scenario, changes: Sequence[LinkChange]) -> Scenario:
 
 
 def parse_link(text: str) -> LinkChange:
-    """Parses a change of bandwidth: "a > b = 0.5"; "a <> b": both ways; "@ 3600 + 600": start and length, s.
+    """Parses a change of bandwidth: "a > b = 0.5" or "= 50%"; "a <> b": both ways; "@ 3600 + 600": start and
+    length, s.
 
     Raises:
         UsageError: not of that form.
     """
-    wanted = 'write "a > b = 0.5", "a <> b = 0.5" or "a > b = 0.5 @ 3600 + 600" (seconds); * is every domain'
+    wanted = (
+        'write "a > b = 0.5" or "a > b = 50%", "a <> b = 0.5" for both ways, or "a > b = 0.5 @ 3600 + 600" '
+        "(seconds); * is every domain"
+    )
     found = _LINK.fullmatch(text.strip())
     if found is None:
         raise UsageError(f"--link {text!r}: {wanted}")
@@ -61,7 +65,7 @@ def parse_link(text: str) -> LinkChange:
         return LinkChange(
             src=found["src"],
             dst=found["dst"],
-            bandwidth_factor=float(found["factor"]),
+            bandwidth_factor=_factor(found["factor"]),
             at_s=None if found["at"] is None else float(found["at"]),
             for_s=None if found["length"] is None else float(found["length"]),
             both_ways=bool(found["both"]),
@@ -70,6 +74,12 @@ def parse_link(text: str) -> LinkChange:
         raise UsageError(f"--link {text!r}: {_first(error)}") from error
     except ValueError as error:
         raise UsageError(f"--link {text!r}: {error}; {wanted}") from error
+
+
+def _factor(text: str) -> float:
+    """A factor as typed: 0.5, or 50 %."""
+    share = text.removesuffix("%")
+    return float(text) if share == text else float(share.strip()) / 100
 
 
 def weighted(scenario: Scenario, weights: ObjectiveWeights) -> Scenario:

@@ -26,6 +26,7 @@ from replay.store import run_index
 from replay.store.decision_codec import plan_from_json, plan_to_json
 from replay.store.event_sinks import LogSink
 from replay.store.run_header import from_payload, unfinished
+from replay.store.run_kind import require_plans
 from twin.core.plan_text import plan_text, with_names
 from twin.settings.disturbances import LinkChange
 from twin.traces import perturbation
@@ -127,6 +128,7 @@ def what_if(
     """
     reader = RunReader(run_index.folder(store, run_id))
     base_header = from_payload(reader.header())
+    require_plans(run_id, base_header, "a what-if")
     if not reader.finished:
         raise InputError(unfinished(base_header, run_id))
     header = branching.branch(
@@ -163,6 +165,8 @@ def pair(store: Path, base_run: str, run_id: str) -> WhatIf:
     """
     both = [RunReader(run_index.folder(store, run)) for run in (base_run, run_id)]
     headers = [from_payload(reader.header()) for reader in both]
+    for run, header in zip((base_run, run_id), headers, strict=True):
+        require_plans(run, header, "the comparison of two runs")
     unfinished = [reader.run_dir.name for reader in both if not reader.finished]
     if unfinished:
         raise InputError(f"{unfinished[0]}: the run is not finished")

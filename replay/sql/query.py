@@ -53,7 +53,7 @@ def query(store: Path, sql: str, *, note: Note = lambda text: None, limits: Limi
         StorageError: a file could not be read, or the temporary ones not written.
     """
     while True:
-        stored, files = _stored(store), lake.parts(store)
+        stored, files = _stored(store, note), lake.parts(store)
         try:
             with Scratch(store) as scratch:
                 return _execute(store, sql, stored, files, note, limits, scratch.path)
@@ -124,14 +124,22 @@ def _kept(
     return cache.kept(run_dir.name, contents.head, view, partial(_rows, run_dir, contents, view, folder))
 
 
-def _stored(store: Path) -> Stored:
+def _stored(store: Path, note: Note) -> Stored:
+    """Returns the runs that are answered from; one with damaged objects in a bucket is left out and named.
+
+    Raises:
+        DamageError: a run on a disk is damaged.
+    """
     folder = store / RUNS
-    found = [
-        (run_dir, RunReader(run_dir).contents())
-        for run_dir in (sorted(folder.iterdir()) if folder.is_dir() else ())
-        if run_dir.is_dir()
-    ]
-    return [(run_dir, contents) for run_dir, contents in found if contents.end]
+    found = []
+    for run_dir in sorted(folder.iterdir()) if folder.is_dir() else ():
+        if run_dir.is_dir():
+            reader = RunReader(run_dir)
+            if reader.unfetched is not None:
+                note(f"{run_dir.name} is left out: {reader.unfetched}")
+            elif (contents := reader.contents()).end:
+                found.append((run_dir, contents))
+    return found
 
 
 def _define(

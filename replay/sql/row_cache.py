@@ -28,6 +28,7 @@ LEAST_EVENTS = 50_000
 DIGESTS = "verified.json"
 SCHEMA = "twin.cache/2"
 Written = tuple[int, str]
+TYPES = {"files": dict[str, Written]}
 """Size and SHA-256 of a file as it was written."""
 
 
@@ -111,7 +112,7 @@ class Cache:
             data = integrity.read_optional(self.path)
         except DamageError:
             data = b""
-        fields = {"files": {}} if data is None else integrity.unsealed(data, SCHEMA)
+        fields = {"files": {}} if data is None else integrity.unsealed(data, SCHEMA, TYPES)
         if fields is None:
             self._note(f"{self.path}: is not what was written; it is made again")
             return {}

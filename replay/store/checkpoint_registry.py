@@ -21,6 +21,7 @@ from replay.store.layout import CHECKPOINTS
 
 POINTER = checkpoint_objects.POINTER
 SCHEMA = "twin.active/1"
+TYPES = {"checkpoint": str | None, "history": list[str]}
 DIGEST = re.compile(r"[0-9a-f]{8,64}")
 FILE = re.compile(r"hippo-([0-9a-f]{8,64})\.pt")
 
@@ -238,7 +239,7 @@ def _parsed(data: bytes, title: str, restore: str) -> tuple[str, ...]:
     """The history in the bytes of a pointer."""
     try:
         value = safe_json.parsed(data)
-        unsealed = integrity.unsealed(data, SCHEMA) if "check" in value else value
+        unsealed = integrity.unsealed(data, SCHEMA, TYPES) if "check" in value else value
         if unsealed is None or unsealed.keys() != {"schema", "checkpoint", "history"}:
             raise ValueError("not what was written")
         if value["schema"] != SCHEMA or value["checkpoint"] != (value["history"] or [None])[-1]:
@@ -257,7 +258,7 @@ def copy_fault(store: Path) -> str | None:
         data = integrity.read_optional(path)
     except DamageError as error:
         return str(error)
-    whole = data is None or integrity.unsealed(data, SCHEMA) is not None
+    whole = data is None or integrity.unsealed(data, SCHEMA, TYPES) is not None
     return (
         None
         if whole

@@ -44,11 +44,20 @@ class LogSink:
             return self._writer.append(sim_ns, kind, payload, job=job, wall=wall)
         self._buffered.append((sim_ns, kind, payload, job, wall))
         if kind == "decided":
-            self._writer = RunWriter.create(self._run_dir)
-            for at_ns, type_, fields, whose, clock in self._buffered:
-                self._writer.append(at_ns, type_, fields, job=whose, wall=clock)
-            self._writer.flush()  # from here on the run can be resumed
+            self._begin().flush()  # from here on the run can be resumed
         return len(self._buffered) - 1
+
+    def quarantine(self, first: int, *, kind: str, client: str, key: str, reason: str) -> int:
+        """Sets the events from `first` on aside: `RunWriter.quarantine`."""
+        writer = self._begin() if self._writer is None else self._writer
+        return writer.quarantine(first, kind=kind, client=client, key=key, reason=reason)
+
+    def _begin(self) -> RunWriter:
+        """Makes the log, with the events so far."""
+        self._writer = writer = RunWriter.create(self._run_dir)
+        for at_ns, type_, fields, whose, clock in self._buffered:
+            writer.append(at_ns, type_, fields, job=whose, wall=clock)
+        return writer
 
     def finish(self, totals: Json, *, sim_ns: int | None = None, wall: Json | None = None) -> Totals:
         """Ends the log."""
@@ -126,7 +135,7 @@ class Compare:
     def __init__(
         self, run: str, stored: Iterator[Event], *, until: int | None = None, partial: bool = False
     ) -> None:
-        self._run = run
+        self.run = run
         self._stored = stored
         self._until = until
         self._partial = partial  # the log may end before the run does
@@ -146,11 +155,11 @@ class Compare:
             raise Reached
         if event is None:
             raise DivergenceError(
-                self._run, self.compared, f"the log ends here, the re-execution goes on with {kind}"
+                self.run, self.compared, f"the log ends here, the re-execution goes on with {kind}"
             )
         what = difference(event, sim_ns, kind, payload, job)
         if what is not None:
-            raise DivergenceError(self._run, event.seq, what)
+            raise DivergenceError(self.run, event.seq, what)
         self.compared += 1
         if event.seq == self._until:
             raise Reached
@@ -163,7 +172,7 @@ class Compare:
         event = next(self._stored, None)
         if event is not None:
             raise DivergenceError(
-                self._run, event.seq, f"the log goes on with {event.type}, the re-execution has ended"
+                self.run, event.seq, f"the log goes on with {event.type}, the re-execution has ended"
             )
         return "", ""
 

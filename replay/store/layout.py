@@ -6,6 +6,7 @@ from pathlib import Path
 from ingest.core import names
 
 CHECKPOINTS = "checkpoints"
+REPORTS = "reports"
 RUNS = "runs"
 
 

@@ -13,10 +13,14 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any, cast
 
-from ingest.core.errors import UsageError
+from pydantic import ValidationError
+
+from ingest.core.errors import DamageError, UsageError
 from ingest.core.names import STORED
+from ingest.core.terminal import clipped
 from replay.store.decision_codec import digest
 from twin.engines.engine import EngineName
+from twin.filters.link_filter import AlarmRule
 from twin.scenario.prepare import Scenario
 from twin.settings.window import Part, SeriesIdentity, TimeSpan, Window
 
@@ -89,6 +93,11 @@ class Header:
         )
 
     @property
+    def alarm_rule(self) -> AlarmRule:
+        """What counted as an alarm in the run; its decisions depend on it."""
+        return cast(AlarmRule, self.world.get("alarm_rule", "restart"))
+
+    @property
     def config_digest(self) -> str:
         """SHA-256 of the user's choices, without code and traces."""
         chosen = ("scenario", "window", "seed")
@@ -129,12 +138,19 @@ class Header:
         """Returns the resolved scenario as an object.
 
         Raises:
-            UsageError: it is that of a queue run.
+            UsageError: it is that of a queue run. DamageError: no version wrote it.
         """
         if QUEUE in self.world["scenario"]:
             raise UsageError(NO_WORLD)
-        # From JSON text: only there do strict models accept lists for tuples.
-        return Scenario.model_validate_json(json.dumps(self.world["scenario"]), context=STORED)
+        try:  # from JSON text: only there do strict models accept lists for tuples
+            return Scenario.model_validate_json(json.dumps(self.world["scenario"]), context=STORED)
+        except ValidationError as error:
+            first = error.errors(include_url=False, include_input=False, include_context=False)[0]
+            at = clipped(".".join(map(str, first["loc"])))
+            raise DamageError(
+                f"the scenario in the first event of the run is none ({at}: {first['msg']}); no version "
+                "wrote it"
+            ) from None
 
 
 def from_payload(payload: Mapping[str, Any]) -> Header:

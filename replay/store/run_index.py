@@ -4,6 +4,7 @@ import json
 import re
 from collections.abc import Iterable
 from contextlib import suppress
+from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,10 @@ from replay.log.run_log import RunReader
 from replay.store.layout import CHECKPOINTS, RUNS, all_ids, beginning_with, folder
 from replay.store.run_header import MADE_BY, STARTED
 
-__all__ = ["CHECKPOINTS", "RUNS", "all_ids", "by_start", "find", "folder", "made_by", "new_id", "same_config"]
+__all__ = [
+    "CHECKPOINTS", "RUNS", "LatestRun", "all_ids", "by_start", "find", "folder", "latest", "made_by",
+    "new_id", "same_config",
+]  # fmt: skip
 
 LATEST = "latest"
 BENCH = "bench"
@@ -46,11 +50,8 @@ def new_id(store: Path, scenario: str, policy: str, seed: int, config_digest: st
     return name
 
 
-def find(store: Path, name: str, *, branches: bool = True) -> str:
-    """Returns the run with this id, a unique beginning of it, or `latest`.
-
-    The latest is the newest run that is neither a log nor a member of a benchmark and, without `branches`,
-    no what-if.
+def find(store: Path, name: str) -> str:
+    """Returns the run with this id, a unique beginning of it, or for `latest` that of `latest`.
 
     Raises:
         NotFoundError: no run or more than one fits.
@@ -59,12 +60,7 @@ def find(store: Path, name: str, *, branches: bool = True) -> str:
     if name in ids:
         return name
     if name == LATEST and ids:
-        newest_first = reversed(by_start(store, ids))
-        found = next((run for run in newest_first if _may_be_latest(store, run, branches)), None)
-        if found is None:
-            only = f"every run in {store / RUNS} is a what-if or part of a benchmark"
-            raise NotFoundError(f"{LATEST}: {only}; type the name of one")
-        return found
+        return latest(store).run_id
     fitting = [run for run in ids if run.startswith(name)]
     if len(fitting) == 1:
         return fitting[0]
@@ -75,6 +71,42 @@ def find(store: Path, name: str, *, branches: bool = True) -> str:
     close = get_close_matches(name[:LONGEST], [LATEST, *ids] if ids else [], n=1)
     known = f"did you mean {close[0]}?" if close else f"there: {', '.join(ids[:5]) or 'none yet'}"
     raise NotFoundError(f"{name}: no such run in {store / RUNS} ({known}); see `twin runs`")
+
+
+@dataclass(frozen=True, slots=True)
+class LatestRun:
+    """The newest finished run of a store, of any kind, and the later runs that are not finished."""
+
+    run_id: str
+    unfinished: tuple[str, ...]
+
+
+def latest(store: Path) -> LatestRun:
+    """Returns the finished run that was first started last: a replay, a what-if, a queue, a record, ...
+
+    A damaged run counts, so that damage is noticed.
+
+    Raises:
+        NotFoundError: no run is finished.
+    """
+    unfinished: list[str] = []
+    for run in reversed(by_start(store, all_ids(store))):
+        if _ended(store, run):
+            return LatestRun(run, tuple(unfinished))
+        unfinished.append(run)
+    newest = f"; the newest is {unfinished[0]}, name it or see `twin runs`" if unfinished else ""
+    raise NotFoundError(f"{LATEST}: no run in {store / RUNS} is finished{newest}")
+
+
+def _ended(store: Path, run: str) -> bool:
+    """True if a run is finished, or cannot be read."""
+    reader = RunReader(folder(store, run))
+    try:
+        return bool(reader.manifests()) and reader.finished
+    except NotFoundError:  # stopped before anything was stored
+        return False
+    except TwinError:
+        return True
 
 
 def by_start(store: Path, ids: Iterable[str]) -> tuple[str, ...]:
@@ -112,14 +144,3 @@ def made_by(store: Path, run: str) -> str | None:
     """Returns the command that made a run as a part of something larger; None: nothing larger, or unknown."""
     found = _wall(folder(store, run)).get(MADE_BY)
     return found if isinstance(found, str) else None
-
-
-def _may_be_latest(store: Path, run: str, branches: bool) -> bool:
-    """True if `latest` may be this run; so are unreadable runs, so that damage is noticed."""
-    try:
-        header = RunReader(folder(store, run)).header()
-    except TwinError:
-        return True
-    if BENCH in (header["policy"], made_by(store, run)):
-        return False
-    return branches or "branch" not in header

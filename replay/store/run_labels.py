@@ -18,6 +18,7 @@ from replay.store import run_index
 
 FOLDER = "labels"
 SCHEMA = "twin.labels/1"
+TYPES = {"first": str, "tags": list[str], "note": str}
 LOCK = "labels.lock"
 
 
@@ -127,7 +128,7 @@ def _first(store: Path, run_id: str, contents: SegmentIndex | None) -> str | Non
 
 
 def _unsealed(path: Path, data: bytes) -> dict[str, Any]:
-    fields = integrity.unsealed(data, SCHEMA)
+    fields = integrity.unsealed(data, SCHEMA, TYPES)
     if fields is None:
         raise DamageError(f"{path}: its bytes are not those that were written; delete it, label the run anew")
     return fields

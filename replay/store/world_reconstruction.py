@@ -12,12 +12,15 @@ from twin.scenario.prepare import PreparedScenario
 def prepare(store: Path, header: Header) -> PreparedScenario:
     """Prepares the scenario of a run up to the end of the run; a what-if may end before its window.
 
+    Links raise alarms as they did in the run, whose log may be older than today's rule.
+
     Raises:
         NotFoundError: its data set is no longer in the store.
     """
     setup = scenarios.prepare(
         header.scenario(), store, window=header.window, seed=header.seed, seen=header.seen
     )
+    setup = replace(setup, alarm_rule=header.alarm_rule)
     return shortened(setup, int(header.world["end_ns"]))
 
 

@@ -8,7 +8,7 @@ import re
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 from apscheduler.executors.pool import ThreadPoolExecutor
 from apscheduler.job import Job
@@ -17,6 +17,7 @@ from apscheduler.schedulers.background import BackgroundScheduler
 from apscheduler.triggers.base import BaseTrigger
 from apscheduler.triggers.cron import CronTrigger
 from apscheduler.triggers.interval import IntervalTrigger
+from pydantic import AfterValidator
 
 from ingest.core import integrity
 from ingest.core.durable import make_directory, replace
@@ -26,6 +27,11 @@ from twin.scenario import prepare
 
 SCHEDULE = "schedule.json"
 SCHEMA = "twin.schedule/1"
+TYPES = {
+    "due": Annotated[str, AfterValidator(datetime.fromisoformat)],
+    **dict.fromkeys(("trigger", "task", "scenario"), str),
+    "dataset": str | None,
+}
 OLDER = "schedule.sqlite"
 """The schedule of older versions: a pickled job, which would run code of whoever wrote it."""
 JOB = "retrain"
@@ -154,7 +160,7 @@ def stored(store: Path) -> dict[str, Any] | None:
     data = integrity.read_optional(path)
     if data is None:
         return None
-    fields = integrity.unsealed(data, SCHEMA)
+    fields = integrity.unsealed(data, SCHEMA, TYPES)
     if fields is None:
         raise DamageError(f"{path}: damaged (it was changed); delete it: the schedule begins anew")
     return fields

@@ -10,22 +10,31 @@ from replay.store.run_header import code_version
 from service.api import decision_routes, errors, job_routes, state_routes, telemetry_routes
 from service.api.limits import LimitBody, LimitRate, RequestLimits
 from service.api.metrics import ServiceMetrics
+from service.api.origins import CheckOrigin
 from service.api.stream import Hub
 from service.api.tokens import Tokens
+from service.api.webhook import Webhook
 from service.session.session import Session
 from service.sources.feeder import Feeder
 
 
 @dataclass(frozen=True, slots=True)
 class ApiSettings:
-    """Tokens and limits of requests."""
+    """Tokens and limits of requests; `hosts` are names of this service other than loopback names."""
 
     tokens: Tokens = field(default_factory=lambda: Tokens(None))
     limits: RequestLimits = field(default_factory=RequestLimits)
+    hosts: tuple[str, ...] = ()
 
 
-def make_app(session: Session, settings: ApiSettings, feeders: Sequence[Feeder] = ()) -> FastAPI:
-    """Returns the application of a session that has been started, and is fed by `feeders`."""
+def make_app(
+    session: Session,
+    settings: ApiSettings,
+    feeders: Sequence[Feeder] = (),
+    webhook: Webhook | None = None,
+) -> FastAPI:
+    """Returns the application of a session that has been started and is fed by `feeders`; `webhook` posts its
+    events."""
     hub = Hub()
 
     @asynccontextmanager
@@ -44,11 +53,12 @@ def make_app(session: Session, settings: ApiSettings, feeders: Sequence[Feeder] 
         responses={400: {"description": "twin.error/1"}, 401: {"description": "twin.error/1"}},
     )
     app.state.session, app.state.tokens, app.state.hub = session, settings.tokens, hub
-    app.state.metrics = ServiceMetrics(session, hub, feeders)
+    app.state.metrics, app.state.webhook = ServiceMetrics(session, hub, feeders, webhook), webhook
     session.listeners.append(hub.publish)
     for part in (state_routes, telemetry_routes, decision_routes, job_routes):
         app.include_router(part.router)
     errors.install(app)
     app.add_middleware(LimitBody, limits=settings.limits)
+    app.add_middleware(CheckOrigin, hosts=settings.hosts)
     app.add_middleware(LimitRate, limits=settings.limits)
     return app

@@ -13,16 +13,17 @@ from ingest.core.units import NS_PER_S
 from service.api.access import needs, session_of
 from service.api.schemas import JobChanges, JobList
 from service.api.tokens import Client
-from service.session import job_forecast, job_list
+from service.session import job_forecast, job_items, job_list
 from service.session.job_book import MOST_ITEMS
 
 router = APIRouter(prefix="/v1", tags=["jobs"])
 Json = dict[str, Any]
+_ITEM = job_items.json_schema()
 _DOCUMENTED = {
     "requestBody": {
         "required": True,
         "content": {"application/json": {"schema": {"anyOf": [
-            {"type": "object"}, {"type": "array", "items": {"type": "object"}},
+            _ITEM, {"type": "array", "items": _ITEM, "maxItems": MOST_ITEMS},
         ]}}},
     }
 }  # fmt: skip

@@ -1,4 +1,4 @@
-"""RequestLimits of requests: bytes of a body, and requests a second of one address."""
+"""Limits of requests: bytes of a body, of all bodies together, and requests a second of one client."""
 
 import time
 from collections import OrderedDict
@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from service.api import errors
+from service.api.connections import client_of
 
 ADDRESSES = 10_000
 """Addresses whose rates are kept; the one that asked longest ago is forgotten first."""
@@ -15,9 +16,11 @@ ADDRESSES = 10_000
 
 @dataclass(frozen=True, slots=True)
 class RequestLimits:
-    """Most bytes of a body; requests a second of one address in the long run, and at once."""
+    """Most bytes of a body, and of all bodies that are held at once; requests a second of one client in the
+    long run, and at once."""
 
     body_bytes: int = 8 << 20
+    held_bytes: int = 256 << 20
     per_s: float = 200.0
     burst: float = 400.0
 
@@ -33,7 +36,7 @@ class LimitRate:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Passes a request on, or answers it."""
-        if scope["type"] == "http" and not self._allowed((scope.get("client") or ("",))[0]):
+        if scope["type"] == "http" and not self._allowed(client_of((scope.get("client") or ("",))[0])):
             limit = f"more than {self._limits.per_s:g} requests a second"
             await errors.reply(429, "RateLimited", limit)(scope, receive, send)
             return
@@ -50,10 +53,14 @@ class LimitRate:
 
 
 class LimitBody:
-    """Middleware: a body over the limit is answered with 413, by its stated length or when it is reached."""
+    """Middleware: a body over the limit is answered with 413, by its stated length or when it is reached.
+
+    Bodies of many requests together have a limit, too: over it the answer is 503.
+    """
 
     def __init__(self, app: ASGIApp, limits: RequestLimits) -> None:
         self._app, self._most = app, limits.body_bytes
+        self._most_held, self._held = limits.held_bytes, 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Passes a request on, or answers it."""
@@ -64,14 +71,28 @@ class LimitBody:
         if stated.isdigit() and int(stated) > self._most:
             await self._refuse(scope, receive, send)
             return
-        body, more = bytearray(), scope["method"] not in ("GET", "HEAD")
+        body = bytearray()
+        try:
+            await self._with_body(body, scope, receive, send)
+        finally:
+            self._held -= len(body)
+
+    async def _with_body(self, body: bytearray, scope: Scope, receive: Receive, send: Send) -> None:
+        """Reads the body into `body`, then passes the request on."""
+        more = scope["method"] not in ("GET", "HEAD")
         while more:
             message = await receive()
             if message["type"] != "http.request":
                 return  # the client has gone
-            body += message.get("body", b"")
+            part = message.get("body", b"")
+            body += part
+            self._held += len(part)
             if len(body) > self._most:
                 await self._refuse(scope, receive, send)
+                return
+            if self._held > self._most_held:
+                busy = "other requests have too large bodies now"
+                await errors.reply(503, "OverloadedError", busy)(scope, receive, send)
                 return
             more = message.get("more_body", False)
         whole: list[Message] = [{"type": "http.request", "body": bytes(body), "more_body": False}]

@@ -9,8 +9,11 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 from prometheus_client.registry import Collector
 
+from ingest.core.units import NS_PER_S
 from replay.metrics.prediction_accuracy import merged
+from service.api.connections import REASONS, Connections
 from service.api.stream import Hub
+from service.api.webhook import Webhook
 from service.session.session import Session
 from service.sources.feeder import Feeder
 from twin.world.observed_job import ObservedJob
@@ -35,8 +38,12 @@ JOB_FIGURES: tuple[tuple[str, str, Callable[[ObservedJob], float]], ...] = (
 class ServiceMetrics(Collector):
     """Figures of a session and of its stream, made when they are asked for, in the session's thread."""
 
-    def __init__(self, session: Session, hub: Hub, feeders: Sequence[Feeder] = ()) -> None:
-        self._session, self._hub, self._feeders = session, hub, feeders
+    def __init__(
+        self, session: Session, hub: Hub, feeders: Sequence[Feeder] = (), webhook: Webhook | None = None
+    ) -> None:
+        self._session, self._hub, self._feeders, self._webhook = session, hub, feeders, webhook
+        self.connections: Connections | None = None
+        """Those of the listener, once it serves."""
         self.registry = CollectorRegistry()
         self._latency = Histogram(
             "twin_decision_latency_seconds", "Wall-clock time of a decision.", buckets=BUCKETS_S,
@@ -58,6 +65,10 @@ class ServiceMetrics(Collector):
         state, world, now = self._session.state, self._session.world, self._session.published
         yield _counter("twin_observations", "Observations accepted.", self._session.intake.accepted)
         yield _counter("twin_observations_refused", "Observations refused.", self._session.intake.refused)
+        set_aside = state.counts.get("message_quarantined", 0)
+        yield _counter(
+            "twin_messages_quarantined", "Messages that broke the run and were set aside.", set_aside
+        )
         yield _counter("twin_decisions", "Decisions of the run.", now.decisions)
         yield _counter("twin_decisions_fallback", "Decisions replaced by a fallback.", state.fallbacks)
         yield _counter("twin_orders", "Orders given to the job.", state.counts.get("order_given", 0))
@@ -69,14 +80,40 @@ class ServiceMetrics(Collector):
         )
         yield _gauge("twin_stream_clients", "Clients of the stream.", self._hub.clients)
         yield _counter("twin_stream_dropped", "Clients of the stream let go as too slow.", self._hub.dropped)
+        yield from self._network()
         yield _gauge("twin_active", "1 while decisions order plans.", now.mode == "active")
         orders = sum(job.order is not None for job in now.jobs.values())
         yield _gauge("twin_order_waits", "Orders that wait for their job.", orders)
         yield from self._jobs()
         yield _gauge("twin_log_problem", "1 while the log cannot be written.", bool(self._session.problem))
+        watch = self._session.clock_watch
+        yield _gauge("twin_clock_problem", "1 while the machine's clock is in doubt.", bool(watch.problem))
+        yield _gauge(
+            "twin_clock_ahead_seconds", "How far the machine's clock is ahead of the run.",
+            watch.ahead_ns / NS_PER_S,
+        )  # fmt: skip
         yield self._innovation(world.link_filter.nis)
         yield self._coverage()
         yield from self._sources()
+
+    def _network(self) -> Iterator[Metric]:
+        """Yields the figures of webhook and listener, where there are any."""
+        if (hook := self._webhook) is not None:
+            yield _gauge("twin_webhook_waiting", "Events that have not arrived at the webhook.", hook.waiting)
+            yield _counter("twin_webhook_delivered", "Events that have arrived there.", hook.arrived)
+            yield _counter("twin_webhook_refused", "Events that it will never take.", hook.refused)
+            yield _counter("twin_webhook_failed", "Tries to post that failed.", hook.failed)
+            yield _gauge("twin_webhook_problem", "1 while the last try failed.", bool(hook.problem))
+        if self.connections is None:
+            return
+        yield _gauge("twin_connections", "Connections that are open.", len(self.connections))
+        yield _gauge("twin_connections_limit", "Most connections at once.", self.connections.total)
+        ended = CounterMetricFamily(
+            "twin_connections_ended", "Connections that were ended or refused.", labels=["reason"]
+        )
+        for reason in REASONS:
+            ended.add_metric([reason], self.connections.ended[reason])
+        yield ended
 
     def _jobs(self) -> Iterator[Metric]:
         """Yields the figures of each of several jobs; those of the only one stand above."""

@@ -2,7 +2,9 @@
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
+
+from ingest.core.config import Message
 
 Json = dict[str, Any]
 Name = Annotated[str, Field(min_length=1, max_length=200)]
@@ -10,10 +12,14 @@ Reason = Annotated[str, Field(max_length=500)]
 Tokens = Annotated[int, Field(ge=1, le=10**18)]
 
 
-class Body(BaseModel):
-    """A request; unknown fields are errors."""
+Gpus = Annotated[dict[Name, Annotated[int, Field(ge=0, le=10**6)]], Field(max_length=256)]
+"""GPUs by domain."""
+JobKeys = Annotated[Json, Field(max_length=64)]
+"""Keys of `job` in a scenario that differ from its own."""
 
-    model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
+
+class Body(Message):
+    """A request; unknown fields and values of another type are errors."""
 
 
 class LinkSupposed(Body):
@@ -28,18 +34,20 @@ class DryRun(Body):
     """Question of `/v1/dry-run`; without fields: as things are now."""
 
     job: Annotated[str, Field(max_length=200)] = ""  # the one of several that is asked about
-    links: Annotated[list[LinkSupposed], Field(max_length=4096)] = []
-    gpus: Annotated[dict[Name, Annotated[int, Field(ge=0, le=10**6)]], Field(max_length=256)] = {}
+    links: Annotated[list[LinkSupposed], Field(max_length=4096)] = Field(default_factory=list)
+    gpus: Gpus = Field(default_factory=dict)
 
 
 class Admission(Body):
     """A job not submitted yet."""
 
     model: Name
-    job: Annotated[Json, Field(max_length=64)] = {}  # keys of `job` in a scenario that differ from its own
+    job: Annotated[Json, Field(max_length=64)] = Field(
+        default_factory=dict
+    )  # keys of `job` in a scenario that differ from its own
     tokens: Tokens | None = None  # that it is to train
     present_job_tokens_left: Tokens | None = None
-    gpus: Annotated[dict[Name, Annotated[int, Field(ge=0, le=10**6)]], Field(max_length=256)] = {}
+    gpus: Gpus = Field(default_factory=dict)
     plan: Json | None = None  # one for the job, whose iteration is timed beside
 
 
@@ -47,7 +55,7 @@ class JobAsked(Body):
     """A job of a queue."""
 
     model: Name
-    job: Annotated[Json, Field(max_length=64)] = {}
+    job: JobKeys = Field(default_factory=dict)
     tokens: Tokens | None = None  # that it is to train; without, it does not end
 
 

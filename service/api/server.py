@@ -1,10 +1,12 @@
 """Runs the application with uvicorn until SIGINT or SIGTERM, then ends in order."""
 
 import contextlib
+import math
 import signal
 import socket
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
 from typing import Any
 
@@ -12,32 +14,51 @@ import uvicorn
 from fastapi import FastAPI
 
 from ingest.core.errors import UsageError
+from ingest.core.terminal import shown
+from service.api.connections import Connections, Listener, limited, room
+from service.api.log_lines import once_a_minute
+from service.local_token import is_loopback
 
 GRACE_S = 5
 """Seconds that open requests get at the end."""
-IDLE_S = 30
-"""Seconds after which an idle connection is closed."""
-CONNECTIONS = 2_000
-"""Connections at once; more are answered 503."""
+
+
+BACKLOG = 1_024
+"""Connections that may wait to be accepted."""
 
 
 @dataclass(frozen=True, slots=True)
 class ListenAddress:
-    """Host and port to listen at; with a certificate and its key, over TLS."""
+    """Host and port to listen at; with a certificate and its key, over TLS.
+
+    `proxies`: addresses and networks whose `X-Forwarded-For` and `X-Forwarded-Proto` are believed.
+    """
 
     host: str = "127.0.0.1"
     port: int = 8712
     certificate: Path | None = None
     key: Path | None = None
+    proxies: tuple[str, ...] = ()
 
     @property
     def loopback(self) -> bool:
         """True if only this machine can come in."""
-        return self.host in ("localhost", "::1") or self.host.startswith("127.")
+        return is_loopback(self.host)
 
 
 class _Server(uvicorn.Server):
-    """uvicorn that ends its streams when it is told to end, and does not raise the signal again."""
+    """uvicorn that ends its streams when it is told to end, does not raise the signal again, and ends
+    connections that keep it waiting."""
+
+    def __init__(self, config: uvicorn.Config, connections: Connections) -> None:
+        super().__init__(config)
+        self._connections = connections
+
+    async def on_tick(self, counter: int) -> bool:
+        """Looks at the connections every second; called ten times a second."""
+        if counter % 10 == 0:
+            self._connections.sweep()
+        return await super().on_tick(counter)
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -63,19 +84,21 @@ class _Server(uvicorn.Server):
             app.state.hub.close_soon()
 
 
-def bound(address: ListenAddress) -> socket.socket:
+def bound(address: ListenAddress) -> Listener:
     """Returns a listening socket.
 
     Raises:
-        UsageError: the address is taken or is none of this machine.
+        UsageError: the address is taken or is none of this machine, or a proxy is no address.
     """
+    connections = Connections(*room(), proxies=[_network(proxy) for proxy in address.proxies])
     family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
     # asyncio sets TCP_NODELAY only where the protocol is named: without it an answer waits 40 ms for an ACK.
-    listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    listener = Listener(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    listener.connections = connections
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listener.bind((address.host, address.port))
-        listener.listen(1024)
+        listener.listen(BACKLOG)
     except (OSError, OverflowError) as error:
         listener.close()
         why = getattr(error, "strerror", None) or str(error)
@@ -85,17 +108,28 @@ def bound(address: ListenAddress) -> socket.socket:
     return listener
 
 
-def run(app: FastAPI, address: ListenAddress, listener: socket.socket, ready: Callable[[str], None]) -> None:
+def _network(proxy: str) -> IPv4Network | IPv6Network:
+    try:
+        return ip_network(proxy, strict=False)
+    except ValueError:
+        raise UsageError(f"--proxy {shown(proxy)}: an IP address or a network such as 10.0.0.0/24") from None
+
+
+def run(app: FastAPI, address: ListenAddress, listener: Listener, ready: Callable[[str], None]) -> None:
     """Serves until a signal comes or the session ends; `ready` is called with the address when all is set.
 
     Raises:
         UsageError: certificate or key cannot be read.
     """
     secure = address.certificate is not None
+    connections = listener.connections
+    app.state.metrics.connections = connections
+    app.state.hub.most = max(1, connections.total // 4)  # streams never wait: others need room beside them
     config = uvicorn.Config(
-        app, log_level="warning", access_log=False, timeout_keep_alive=IDLE_S,
-        timeout_graceful_shutdown=GRACE_S, limit_concurrency=CONNECTIONS, server_header=False,
-        ssl_certfile=address.certificate, ssl_keyfile=address.key,
+        app, log_level="warning", access_log=False, timeout_keep_alive=math.ceil(connections.patience.idle),
+        timeout_graceful_shutdown=GRACE_S, server_header=False, ssl_certfile=address.certificate,
+        ssl_keyfile=address.key, http=limited(connections), ws="none", backlog=BACKLOG,
+        proxy_headers=bool(address.proxies), forwarded_allow_ips=list(address.proxies),
     )  # fmt: skip
     try:
         config.load()
@@ -103,8 +137,8 @@ def run(app: FastAPI, address: ListenAddress, listener: socket.socket, ready: Ca
         raise UsageError(f"TLS: {address.certificate} or {address.key} cannot be used ({error})") from error
     host, port = listener.getsockname()[:2]
     shown = f"[{host}]" if ":" in host else host
-    server = _Server(config)
+    server = _Server(config, connections)
     app.state.session.on_end.append(server.end)
-    with server.capture_signals():  # a signal just after the line of `ready` counts, too
+    with once_a_minute(), server.capture_signals():  # a signal just after the line of `ready` counts, too
         ready(f"{'https' if secure else 'http'}://{shown}:{port}")
         server.run(sockets=[listener])

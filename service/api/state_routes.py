@@ -9,8 +9,8 @@ from fastapi.responses import JSONResponse, PlainTextResponse, Response, Streami
 
 from ingest.core.errors import NotFoundError
 from service.api import errors
-from service.api.access import needs, session_of
-from service.api.stream import Hub
+from service.api.access import client_of, may, needs, session_of
+from service.api.stream import EventStream, Hub
 from service.api.tokens import Client
 from service.session import overview
 
@@ -25,11 +25,14 @@ async def health() -> Json:
     return {"status": "ok"}
 
 
-@router.get("/ready", responses={503: {"description": "the log cannot be written, or the run has failed"}})
+NOT_READY = "the log cannot be written, the clock is in doubt, or the run has failed"
+
+
+@router.get("/ready", responses={503: {"description": NOT_READY}})
 async def ready(request: Request) -> JSONResponse:
     """Answers 200 while observations are accepted and decisions are made."""
     session = session_of(request)
-    why = session.problem or (str(session.failure) if session.failure else "")
+    why = session.problem or (str(session.failure) if session.failure else "") or session.clock_watch.problem
     if why:
         return errors.reply(503, "NotReady", why)
     return JSONResponse({"status": "ready", "run": session.run_id, "mode": session.published.mode})
@@ -44,9 +47,10 @@ async def metrics(request: Request, client: Reader) -> Response:
 
 @router.get("/v1/state")
 async def state(request: Request, client: Reader) -> Json:
-    """Returns the run as a page shows it: domains, links with forecasts, job, plan, order."""
-    session = session_of(request)
-    return await wrap_future(session.ask(partial(overview.state, session)))
+    """Returns the run as a page shows it: domains, links with forecasts, job, plan, order, webhook."""
+    session, webhook = session_of(request), request.app.state.webhook
+    found = await wrap_future(session.ask(partial(overview.state, session)))
+    return {**found, "webhook": None if webhook is None else webhook.to_json()}
 
 
 @router.get("/v1/history")
@@ -72,9 +76,18 @@ async def history(
 
 @router.get("/v1/stream", response_class=StreamingResponse)
 async def stream(request: Request, client: Reader) -> StreamingResponse:
-    """Sends events as they become durable (server-sent events); a client too slow for them is let go."""
+    """Sends events as they become durable (server-sent events); a client that is too slow for them, or whose
+    token is revoked, is let go."""
     hub: Hub = request.app.state.hub
+    hub.take_place()
     last = request.headers.get("last-event-id", "")
-    after = int(last) if last.isdigit() and len(last) < 19 else None
+    after = int(last) if last.isascii() and last.isdigit() and len(last) < 19 else None
     head = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
-    return StreamingResponse(hub.events(after), media_type="text/event-stream", headers=head)
+    events = hub.events(after, partial(_may_read, request))
+    return EventStream(hub, events, media_type="text/event-stream", headers=head)
+
+
+def _may_read(request: Request) -> bool:
+    """True while the token of a request is valid and has the role."""
+    client = client_of(request)
+    return client is not None and may(client, "read", "GET")

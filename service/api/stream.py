@@ -2,10 +2,14 @@
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import orjson
+from fastapi.responses import StreamingResponse
+from starlette.types import Receive, Scope, Send
+
+from service.session.inbox import OverloadedError
 
 Json = dict[str, Any]
 QUEUED = 256
@@ -14,6 +18,10 @@ RECENT = 1_000
 """Events that a client that comes back with `Last-Event-ID` may still get."""
 BEAT_S = 15.0
 """Seconds after which a comment keeps a silent connection open."""
+CHECK_S = 1.0
+"""Seconds after which it is looked again whether a client may still listen."""
+CLIENTS = 2_000
+"""Clients that may listen at once, where the listener allows for them."""
 
 
 class Hub:
@@ -24,6 +32,7 @@ class Hub:
         self._queues: set[asyncio.Queue[bytes | None]] = set()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._closed = False
+        self.most, self._places = CLIENTS, 0
         self.dropped = 0
         """Clients that were let go because they were too slow."""
 
@@ -31,6 +40,20 @@ class Hub:
     def clients(self) -> int:
         """Clients that listen now."""
         return len(self._queues)
+
+    def take_place(self) -> None:
+        """Takes one of the places for clients, which `EventStream` gives back.
+
+        Raises:
+            OverloadedError: all are taken.
+        """
+        if self._places >= self.most:
+            raise OverloadedError(f"{self.most} clients listen already; try again later")
+        self._places += 1
+
+    def give_place_back(self) -> None:
+        """Ends what `take_place` began."""
+        self._places -= 1
 
     def attach(self) -> None:
         """Takes the running event loop as that of the clients."""
@@ -53,8 +76,11 @@ class Hub:
         if self._loop is not None and not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self.close)
 
-    async def events(self, after: int | None) -> AsyncIterator[bytes]:
-        """Yields events for one client, those after number `after` that are still at hand first."""
+    async def events(
+        self, after: int | None, allowed: Callable[[], bool] = lambda: True
+    ) -> AsyncIterator[bytes]:
+        """Yields events for one client, those after number `after` that are still at hand first, until it is
+        `allowed` no more."""
         waiting: asyncio.Queue[bytes | None] = asyncio.Queue(QUEUED)
         missed = [] if after is None else [text for seq, text in self._recent if seq > after]
         self._queues.add(waiting)
@@ -62,15 +88,18 @@ class Hub:
             yield b"retry: 2000\n\n"
             for text in missed:
                 yield text
+            loop = asyncio.get_running_loop()
+            sent_s = loop.time()
             while not self._closed or not waiting.empty():
                 try:
-                    text_ = await asyncio.wait_for(waiting.get(), BEAT_S)
+                    text_ = await asyncio.wait_for(waiting.get(), min(BEAT_S, CHECK_S))
                 except TimeoutError:
-                    yield b": beat\n\n"
-                    continue
-                if text_ is None:
+                    text_ = b""
+                if text_ is None or not allowed():
                     return
-                yield text_
+                if text_ or loop.time() - sent_s >= BEAT_S:
+                    sent_s = loop.time()
+                    yield text_ or b": beat\n\n"
         finally:
             self._queues.discard(waiting)
 
@@ -93,3 +122,18 @@ class Hub:
         while not waiting.empty():
             waiting.get_nowait()
         waiting.put_nowait(None)
+
+
+class EventStream(StreamingResponse):
+    """The answer to a client that has a place in the hub."""
+
+    def __init__(self, hub: Hub, events: AsyncIterator[bytes], **more: Any) -> None:
+        super().__init__(events, **more)
+        self._hub = hub
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Sends the events, and gives the place back however that ends."""
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            self._hub.give_place_back()

@@ -10,15 +10,17 @@ from fastapi.concurrency import run_in_threadpool
 from ingest.core import safe_json
 from ingest.core.errors import InputError, NotFoundError
 from service.api.access import needs, session_of
+from service.api.origins import NDJSON
 from service.api.schemas import Accepted, OrderWaiting
 from service.api.tokens import Client
+from service.session import observation_items
 from service.session.observation import Batch
 from service.session.session import Session
 
 router = APIRouter(prefix="/v1", tags=["telemetry"])
 MOST_ITEMS = 50_000
 """Items of one batch."""
-NDJSON = ("application/x-ndjson", "application/ndjson", "application/jsonl")
+_ITEM = observation_items.json_schema()
 _DOCUMENTED = {
     "requestBody": {
         "required": True,
@@ -26,8 +28,8 @@ _DOCUMENTED = {
             "application/json": {
                 "schema": {
                     "anyOf": [
-                        {"type": "array", "items": {"type": "object"}},
-                        {"type": "object", "properties": {"observations": {"type": "array"}}},
+                        {"type": "array", "items": _ITEM, "maxItems": MOST_ITEMS},
+                        {"type": "object", "properties": {"observations": {"type": "array", "items": _ITEM}}},
                     ]
                 }
             },

@@ -1,4 +1,4 @@
-"""Bearer tokens with roles, from a file of hashes.
+"""Tokens with roles: those of a file of hashes, or the one of the store.
 
 A line of the file is `NAME ROLES SHA256 [UNTIL]`: roles with commas, the SHA-256 of the token in hex, and the
 UTC date or time at which it expires. `#` begins a comment. The file is read again when it has changed.
@@ -21,8 +21,6 @@ ROLES = ("read", "push", "decide", "admin")
 """read: state and decisions; push: observations and orders of the job; decide: ask for decisions, and read;
 admin: everything, and mode and rollback."""
 IMPLIED = {"decide": {"read"}, "admin": {"read", "push", "decide"}}
-EVERYBODY = "anonymous"
-"""Name of the client where no tokens are asked for."""
 _HASH = re.compile("[0-9a-f]{64}")
 _NAME = re.compile("[A-Za-z0-9._-]{1,64}")
 LOOK_S = 1.0
@@ -37,6 +35,12 @@ class Client:
     roles: frozenset[str]
 
 
+ANONYMOUS = Client("anonymous", frozenset({"read"}))
+"""A client without a token, where there is no file of tokens: a program on this machine, which may look."""
+OWNER = Client("owner", frozenset(ROLES))
+"""The client with the token of the store."""
+
+
 @dataclass(frozen=True, slots=True)
 class TokenEntry:
     """One line of the file."""
@@ -47,13 +51,15 @@ class TokenEntry:
 
 
 class Tokens:
-    """The tokens of a file; None: everybody may do everything, which only a loopback address should offer.
+    """The tokens of a file; without one `own`, the token of the store, which has all roles.
+
+    Without a file a client that shows no token is `ANONYMOUS`, which only a loopback address should offer.
 
     Raises:
         InputError: a line cannot be read.
     """
 
-    def __init__(self, path: Path | None) -> None:
+    def __init__(self, path: Path | None, own: str = "") -> None:
         self._path = path
         self._entries: tuple[TokenEntry, ...] = ()
         self._stamp, self._looked_s = 0, 0.0
@@ -62,13 +68,15 @@ class Tokens:
         if path is not None:
             self._stamp = path.stat().st_mtime_ns if path.is_file() else 0
             self._entries = parsed(path)
+        elif own:
+            self._entries = (TokenEntry(OWNER, sha256(own.encode()).hexdigest(), None),)
 
     def client(self, token: str | None) -> Client | None:
         """Returns whose token it is; None: nobody's, or an expired one. Takes the same time for all."""
-        if self._path is None:
-            return Client(EVERYBODY, frozenset(ROLES))
+        if not token and self._path is None:
+            return ANONYMOUS
         self._refresh()
-        given = sha256((token or "").encode()).hexdigest()
+        given = sha256((token or "").encode(errors="surrogateescape")).hexdigest()
         found = None
         for entry in self._entries:
             if hmac.compare_digest(entry.digest, given):

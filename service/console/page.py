@@ -5,9 +5,11 @@ the page.
 """
 
 from fastapi import APIRouter, Request
-from fastapi.responses import Response
+from fastapi.responses import RedirectResponse, Response
 
 from ingest.core.errors import NotFoundError
+from service.api.access import cookie_name
+from service.api.tokens import Tokens
 from service.console.assets import PAGE, Asset, assets
 
 router = APIRouter(include_in_schema=False)
@@ -30,8 +32,22 @@ HEADERS = {
 
 @router.get("/")
 async def console(request: Request) -> Response:
-    """Sends the page."""
-    return _sent(request, assets()[PAGE])
+    """Sends the page. A token in its address (`?token=...`) becomes a cookie and leaves the address; an empty
+    one ends the cookie."""
+    token = request.query_params.get("token")
+    return _sent(request, assets()[PAGE]) if token is None else _signed_in(request, token)
+
+
+def _signed_in(request: Request, token: str) -> Response:
+    """Returns the way to the page, with the cookie of a token that is valid."""
+    answer = RedirectResponse("./", 303, HEADERS)
+    tokens: Tokens = request.app.state.tokens
+    if token and tokens.client(token) is not None:
+        secure = request.url.scheme == "https"
+        answer.set_cookie(cookie_name(request), token, secure=secure, httponly=True, samesite="strict")
+    elif not token:
+        answer.delete_cookie(cookie_name(request), httponly=True, samesite="strict")
+    return answer
 
 
 @router.get("/console/{name:path}")

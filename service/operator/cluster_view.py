@@ -45,22 +45,28 @@ def gpus_by_domain(nodes: Iterable[Json], zone: str = ZONE) -> dict[str, int]:
     found: dict[str, int] = {}
     for node in nodes:
         domain = node["metadata"].get("labels", {}).get(zone)
-        count = int(node.get("status", {}).get("allocatable", {}).get(GPU, 0))
+        count = _count(node.get("status", {}).get("allocatable", {}).get(GPU, 0))
         if domain is not None and count and _takes_pods(node):
             found[domain] = found.get(domain, 0) + count
     return dict(sorted(found.items()))
 
 
+def _count(quantity: Any) -> int:
+    """Returns a count of devices; 0 where the node says none that can be read."""
+    text = str(quantity)
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else 0
+
+
 def _takes_pods(node: Json) -> bool:
     conditions = node.get("status", {}).get("conditions", ())
-    ready = any(one["type"] == "Ready" and one["status"] == "True" for one in conditions)
+    ready = any(one.get("type") == "Ready" and one.get("status") == "True" for one in conditions)
     return ready and not node.get("spec", {}).get("unschedulable", False)
 
 
 def child_of(kind: str, body: Json) -> ChildObject:
     """Returns a child as the API server describes it; one that is being deleted is still there."""
     status: dict[str, Any] = body.get("status") or {}
-    true = {one["type"] for one in status.get("conditions", ()) if one["status"] == "True"}
+    true = {one.get("type") for one in status.get("conditions", ()) if one.get("status") == "True"}
     end = "Finished" if "Completed" in true else "Failed" if "Failed" in true else None
     jobs = status.get("replicatedJobsStatus", ())
     ready = bool(jobs) and all(one.get("ready", 0) >= 1 for one in jobs)

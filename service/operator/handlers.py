@@ -5,6 +5,7 @@ a plan in memory, so a second start finds what the first one has left.
 """
 
 import asyncio
+import logging
 import os
 import ssl
 from collections import defaultdict
@@ -20,6 +21,7 @@ from service.operator.kube_api import KubeApi
 
 PERIOD_S = float(os.environ.get("TWIN_PERIOD_S", "60"))
 RETRY_S = 15.0
+log = logging.getLogger("twin.operator")
 
 
 class Found:
@@ -105,4 +107,9 @@ async def node_changed(name: str | None, body: kopf.Body, memo: kopf.Memo, **eve
     if kind is None or before == gpus:  # None: the first listing, after which every plan is resumed
         return
     for plan in await asyncio.to_thread(found.api.plans):
-        await found.visit(plan.namespace, plan.name)
+        try:
+            await found.visit(plan.namespace, plan.name)
+        except (
+            kopf.TemporaryError
+        ) as error:  # its own visits come again; the other plans have lost nodes, too
+            log.warning("%s/%s: %s", plan.namespace, plan.name, error)

@@ -5,21 +5,25 @@ once. Sources: Kubernetes API concepts; "Server-Side Apply".
 """
 
 import json
+import logging
 import ssl
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from http.client import HTTPException
 from typing import Any
-from urllib.error import HTTPError, URLError
+from urllib.error import HTTPError
 from urllib.parse import quote, urlencode
 from urllib.request import Request, urlopen
 
-from ingest.core.errors import NotFoundError, UsageError
+from ingest.core.errors import InputError, NotFoundError, UsageError
 from replay.export.targets.training_plan import GROUP, KIND, PLURAL, VERSION
 from service.operator.cluster_view import OWNER, ChildObject, ClusterView, child_of, gpus_by_domain
 from service.operator.plan_object import Json, PlanObject
 from service.operator.reconcile import Action, ApplyChild, DeleteChild, SetStatus
 
 MANAGER = "twin-operator"
+log = logging.getLogger("twin.operator")
 PLANS = f"/apis/{GROUP}/{VERSION}"
 FOLDERS: Mapping[str, tuple[str, str]] = {
     "ConfigMap": ("/api/v1", "configmaps"),
@@ -44,8 +48,14 @@ class KubeApi:
         return None if found is None else PlanObject.of(found)
 
     def plans(self) -> list[PlanObject]:
-        """Returns the TrainingPlans of all namespaces."""
-        return [PlanObject.of(one) for one in self._list(f"{PLANS}/{PLURAL}")]
+        """Returns the TrainingPlans of all namespaces; what is none is logged and left out."""
+        found: list[PlanObject] = []
+        for one in self._list(f"{PLANS}/{PLURAL}"):
+            try:
+                found.append(PlanObject.of(one))
+            except InputError as error:
+                log.error("a TrainingPlan is left out: %s", error)
+        return found
 
     def view(self, plan: PlanObject) -> ClusterView:
         """Returns nodes and the children of a TrainingPlan."""
@@ -74,8 +84,13 @@ class KubeApi:
         elif isinstance(action, SetStatus):
             head = {"name": plan.name, "namespace": plan.namespace, "uid": plan.uid}
             body: Json = {"apiVersion": f"{GROUP}/{VERSION}", "kind": KIND, "metadata": head}
+            before, state = plan.state, action.state
+            if before is None or not before.since or bool(before.fault) != bool(state.fault):
+                state = replace(state, since=datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"))
+            else:
+                state = replace(state, since=before.since)
             path = _path(PLANS, plan.namespace, PLURAL, plan.name)
-            self._apply(f"{path}/status", {**body, "status": action.state.to_status()})
+            self._apply(f"{path}/status", {**body, "status": state.to_status()})
 
     def _apply(self, path: str, body: Json) -> None:
         words = urlencode({"fieldManager": MANAGER, "force": "true"})
@@ -83,8 +98,9 @@ class KubeApi:
         self._ask("PATCH", f"{path}?{words}", body, kind="application/apply-patch+yaml", missing=True)
 
     def _list(self, path: str) -> list[Json]:
-        found = self._ask("GET", path)
-        return [] if found is None else list(found["items"])
+        found = self._ask("GET", path) or {}
+        items = found.get("items")
+        return [one for one in items if isinstance(one, dict)] if isinstance(items, list) else []
 
     def _ask(
         self, method: str, path: str, body: Json | None = None, *, kind: str = "application/json",
@@ -104,7 +120,7 @@ class KubeApi:
             raise UsageError(
                 f"API server: {method} {path.partition('?')[0]}: {error.code} {message}"
             ) from error
-        except (URLError, TimeoutError) as error:
+        except (OSError, HTTPException, ValueError) as error:  # no connection, half an answer, no JSON
             raise NotFoundError(f"API server {self.server} does not answer: {error}") from error
 
 

@@ -51,11 +51,17 @@ def visit(api: KubeApi, found: Planner, namespace: str, name: str) -> list[recon
     if plan is None:
         return []
     try:
+        if not plan.deleting:
+            plan.check()
         actions = reconcile.reconcile(plan, api.view(plan), found, manifests_by(found.planned))
     except NotFoundError:
         raise
     except (InputError, UsageError) as error:
         actions = reconcile.refused(plan, str(error))
+    except Exception as error:  # a fault of ours: it must not keep the other plans from their visits
+        log.exception("%s/%s", namespace, name)
+        why = f"a fault of the operator, {type(error).__name__}: {error}; please report it"
+        actions = reconcile.refused(plan, why, "InternalError")
     for action in actions:
         api.act(plan, action)
         log.info("%s/%s: %s", namespace, name, _words(action))

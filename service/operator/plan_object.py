@@ -4,10 +4,12 @@ import hashlib
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
 from ingest.core.errors import InputError
+from ingest.core.terminal import clipped
+from service.operator import plan_spec
 
 Json = dict[str, Any]
 Follow = Literal["never", "lost", "better"]
@@ -16,6 +18,10 @@ PLAN_FIELDS = (
     "zero", "routes",
 )  # fmt: skip
 """Fields of the specification that are the plan itself."""
+ACCEPTED = "Accepted"
+"""Type of the condition that says whether the specification is a plan that can be computed."""
+MAX_MESSAGE = 1_000
+"""Characters of a message in the status."""
 NAME = 28
 """Characters of an object's name that its children carry; a longer one is cut and gets a digest."""
 
@@ -26,33 +32,53 @@ class PlanState:
 
     `revision` counts the plans; children carry it in their names. `plan` is that of `plan_to_json`, None:
     none fits the nodes. `gpus` counts the GPUs of `plan` by domain. `written` is the digest of the plan in
-    the specification, `generation` the one that was last answered.
+    the specification, `generation` the one that was last answered. `fault`: why the specification is not
+    accepted, as the reason of its condition (empty: it is), which is so since `since` (RFC 3339).
     """
 
     revision: int
     phase: str
     message: str
     generation: int
-    model: str
-    global_batch: int
+    model: str | None
+    global_batch: int | None
     written: str
     plan: Json | None = None
     gpus: Mapping[str, int] | None = None
     iteration_s: float | None = None
+    fault: str = ""
+    since: str = field(default="", compare=False)
 
     def to_status(self) -> Json:
         """Returns the status; what is None is left out."""
         found = {_camel(name): value for name, value in asdict(self).items() if value is not None}
-        return {"observedGeneration": found.pop("generation"), "planDigest": found.pop("written"), **found}
+        fault, since = found.pop("fault"), found.pop("since")
+        condition = {
+            "type": ACCEPTED, "status": "False" if fault else "True", "reason": fault or ACCEPTED,
+            "message": self.message if fault else "", "observedGeneration": self.generation,
+            "lastTransitionTime": since or "1970-01-01T00:00:00Z",
+        }  # fmt: skip
+        return {
+            "observedGeneration": found.pop("generation"), "planDigest": found.pop("written"), **found,
+            "conditions": [condition],
+        }  # fmt: skip
 
     @classmethod
     def of(cls, status: Json) -> "PlanState | None":
-        """Returns the state of a status; None: the operator has not written it."""
+        """Returns the state of a status; None: the operator has not written it. Of one that cannot be read
+        the revision alone is known."""
         if "revision" not in status:
             return None
-        held = {_snake(name): value for name, value in status.items()}
-        held["generation"], held["written"] = held.pop("observed_generation"), held.pop("plan_digest")
-        return cls(**{name: held[name] for name in cls.__dataclass_fields__ if name in held})
+        found = plan_spec.read_status(status)
+        if found is None:
+            return cls(plan_spec.known_revision(status), "Pending", "", 0, None, None, "")
+        condition = next((one for one in found.conditions if one.get("type") == ACCEPTED), {})
+        refused = condition.get("status") == "False"
+        return cls(
+            found.revision, found.phase, found.message, found.observed_generation, found.model,
+            found.global_batch, found.plan_digest, found.plan, found.gpus, found.expected_iteration_seconds,
+            str(condition.get("reason")) if refused else "", str(condition.get("lastTransitionTime", "")),
+        )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,12 +95,26 @@ class PlanObject:
 
     @classmethod
     def of(cls, body: Json) -> "PlanObject":
-        """Returns the object of a body that the API server sends."""
-        head = body["metadata"]
-        return cls(
-            head.get("namespace", "default"), head["name"], head["uid"], head.get("generation", 1),
-            "deletionTimestamp" in head, body["spec"], PlanState.of(body.get("status") or {}),
-        )  # fmt: skip
+        """Returns the object of a body that the API server sends; its specification is not read yet.
+
+        Raises:
+            InputError: it has no name or identity.
+        """
+        head, spec, status = (_object(body.get(name)) for name in ("metadata", "spec", "status"))
+        name, uid, generation = head.get("name"), head.get("uid"), head.get("generation", 1)
+        if not (isinstance(name, str) and isinstance(uid, str) and isinstance(generation, int)):
+            raise InputError("an object without name, uid or generation")
+        namespace = str(head.get("namespace", "default"))
+        deleting = "deletionTimestamp" in head
+        return cls(namespace, name, uid, generation, deleting, spec, PlanState.of(status))
+
+    def check(self) -> None:
+        """Checks the specification, before anything is computed of it.
+
+        Raises:
+            InputError: it is none; the message names the field and what it may be.
+        """
+        plan_spec.checked_spec(self.spec, self.name)
 
     @property
     def base(self) -> str:
@@ -113,7 +153,7 @@ class PlanObject:
     @property
     def written(self) -> str:
         """Digest of the plan in the specification."""
-        text = json.dumps({name: self.spec[name] for name in PLAN_FIELDS}, sort_keys=True)
+        text = json.dumps({name: self.spec.get(name) for name in PLAN_FIELDS}, sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
     def plan(self, domains: Sequence[str], **switches: Any) -> Json:
@@ -145,14 +185,17 @@ class PlanObject:
         }  # fmt: skip
 
 
+def message(why: str) -> str:
+    """Returns a message as the status has it: one line of bounded length."""
+    return clipped(" ".join(why.split()), MAX_MESSAGE)
+
+
+def _object(value: Any) -> Json:
+    return value if isinstance(value, dict) else {}
+
+
 def _camel(name: str) -> str:
     if name == "iteration_s":
         return "expectedIterationSeconds"
     first, *rest = name.split("_")
     return first + "".join(word.title() for word in rest)
-
-
-def _snake(name: str) -> str:
-    if name == "expectedIterationSeconds":
-        return "iteration_s"
-    return re.sub("([A-Z])", r"_\1", name).lower()

@@ -25,6 +25,7 @@ from twin.core.plan import Plan
 from twin.estimation.estimator import DEAD, Estimator
 from twin.scenario import cluster_and_jobs
 from twin.scenario.prepare import Scenario, cost_models
+from twin.settings.plan_document import received_plan
 
 
 class PlanCatalogue:
@@ -57,6 +58,7 @@ class PlanCatalogue:
         estimator = self.estimator(plan.job)
         switches = {"p2p": estimator.job.p2p, "sequence_parallel": estimator.job.sequence_parallel}
         found = plan.plan(self.domains, **switches)
+        received_plan(found, source=f"{plan.name}: the plan")
         job = self.planned(plan.name, plan.job, found)
         if problems := job.estimator.problem_texts(job.plan):
             raise UsageError(f"{plan.name}: the plan cannot run: {'; '.join(problems)}")

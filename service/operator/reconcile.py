@@ -11,7 +11,7 @@ from math import inf
 from typing import Protocol
 
 from service.operator.cluster_view import DIGEST, ClusterView
-from service.operator.plan_object import Json, PlanObject, PlanState
+from service.operator.plan_object import Json, PlanObject, PlanState, message
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +106,7 @@ def decide(plan: PlanObject, view: ClusterView, adviser: PlanAdviser) -> PlanSta
     old, has = plan.state, None if plan.state is None else plan.state.plan
     if old is None or has is None or (old.model, old.global_batch) != plan.job:
         return _first(plan, view, adviser)
-    old = replace(old, phase=_phase(plan, old, view))
+    old = replace(old, phase=_phase(plan, old, view), fault="")
     changed = old.written != plan.written
     if old.phase == "Finished":
         return _kept(plan, old, "")
@@ -117,10 +117,10 @@ def decide(plan: PlanObject, view: ClusterView, adviser: PlanAdviser) -> PlanSta
     return _moved_if_worth(plan, old, view, adviser, changed=changed)
 
 
-def refused(plan: PlanObject, why: str) -> list[Action]:
-    """Returns what is done with a specification that cannot be read: it is said, and children stay."""
-    old = plan.state or PlanState(0, "Failed", "", plan.generation, *plan.job, plan.written)
-    state = replace(old, message=why, generation=plan.generation)
+def refused(plan: PlanObject, why: str, fault: str = "InvalidPlan") -> list[Action]:
+    """Returns what is done with a specification that cannot be read: a condition says it, children stay."""
+    old = plan.state or PlanState(0, "Failed", "", plan.generation, None, None, "")
+    state = replace(old, message=message(why), generation=plan.generation, fault=fault)
     return [] if state == plan.state else [SetStatus(state)]
 
 
@@ -207,6 +207,8 @@ def _waiting(plan: PlanObject, why: str) -> PlanState:
 def _kept(plan: PlanObject, old: PlanState, why: str) -> PlanState:
     """The state as it is; its words change with the specification, and while it waits for GPUs."""
     said = why if why and (plan.generation != old.generation or why.startswith("waits")) else old.message
+    if plan.state is not None and plan.state.fault and not why:
+        said = "the specification can be read again"
     if old.message.startswith("waits") and not why:
         said = "the GPUs are back"
     return replace(old, generation=plan.generation, written=plan.written, message=said)

@@ -11,6 +11,7 @@ from typing import Any
 from ingest.core.errors import TwinError
 from ingest.core.units import NS_PER_S
 from service.session.clock import LiveClock
+from service.session.reported_time import ReportedTime
 from twin.core.facts import Fact
 
 WAITING = 1_000
@@ -25,16 +26,24 @@ class OverloadedError(TwinError):
     """More is asked than can be done; the same may be asked again later."""
 
 
+class QuarantinedError(TwinError):
+    """The message broke what it was to change: it was set aside, and nothing of it is in force."""
+
+
 class StoppedError(TwinError):
     """The service is shutting down, or its log cannot be written now."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Request:
-    """`fact` makes what the world is to be given, or None; `answer` is called when that is durable."""
+    """`fact` makes what the world is to be given, or None; `answer` is called when that is durable.
+
+    `reported` is what the request says about the time of its client.
+    """
 
     fact: Callable[[int], Fact | None]
     answer: Callable[[], Any]
+    reported: ReportedTime | None = None
     done: "Future[Any]" = field(default_factory=Future)
 
 
@@ -53,6 +62,8 @@ class Inbox:
         self.period_ns = period_ns
         self._queue: queue.Queue[Request | None] = queue.Queue(WAITING)
         self._group: list[Request] = []
+        self._next: Request | None = None  # taken from the queue, not yet part of the group
+        self._worked_on: Request | None = None
         self._closing, self._lock = Event(), Lock()
 
     @property
@@ -85,14 +96,21 @@ class Inbox:
         """True after `close`; waits for it at most `wait_s`."""
         return self._closing.wait(wait_s)
 
-    def facts(self, clock: LiveClock, last_period_ns: int, commit: Callable[[], None]) -> Iterator[Fact]:
+    def facts(
+        self, clock: LiveClock, last_period_ns: int, commit: Callable[[], None],
+        watch: Callable[[ReportedTime | None], Iterator[Fact]] = lambda _: iter(()),
+    ) -> Iterator[Fact]:  # fmt: skip
         """Yields facts in the order of time; `last_period_ns` is the time of the last periodic one.
+
+        `watch` yields what is to be logged of the clock before a request that reports a time is taken. If
+        that ends the run, the request is the first one of the next run.
 
         Raises:
             Closed: after `close`, when all is durable and answered.
         """
         opened_ns = 0
         while True:
+            yield from watch(None)
             now_ns = clock.now_ns()
             if now_ns - last_period_ns >= self.period_ns:
                 last_period_ns = now_ns
@@ -100,7 +118,7 @@ class Inbox:
             if self._group and (len(self._group) >= GROUP or time.monotonic_ns() - opened_ns > LINGER_NS):
                 self._settle(commit)
             try:
-                request = self._queue.get_nowait()
+                request = self._next or self._queue.get_nowait()
             except queue.Empty:
                 self._settle(commit)
                 try:
@@ -111,16 +129,31 @@ class Inbox:
             if request is None:
                 self._settle(commit)
                 raise Closed
+            self._next = request
+            if request.reported is not None:
+                yield from watch(request.reported)
             opened_ns = opened_ns if self._group else time.monotonic_ns()
             self._group.append(request)
+            self._next = None
             try:
                 fact = request.fact(clock.now_ns())
-            except TwinError as error:
+            except Exception as error:  # noqa: BLE001 - of the one request: nothing has changed yet
                 self._group.remove(request)
-                request.done.set_exception(error)
+                if request.done.set_running_or_notify_cancel():
+                    request.done.set_exception(error)
                 continue
             if fact is not None:
+                self._worked_on = request
                 yield fact
+                self._worked_on = None
+
+    def turn_away(self, error: TwinError) -> None:
+        """Answers the request whose fact is worked on, if it is one of a request, with an error."""
+        request, self._worked_on = self._worked_on, None
+        if request is not None:
+            self._group.remove(request)
+            if request.done.set_running_or_notify_cancel():
+                request.done.set_exception(error)
 
     def settle(self) -> None:
         """Answers the requests of the open group, whose facts are durable."""
@@ -129,6 +162,8 @@ class Inbox:
     def fail(self, why: str) -> None:
         """Turns away the requests of the open group and those that wait."""
         lost, self._group = self._group, []
+        if self._next is not None:
+            lost, self._next = [*lost, self._next], None
         while True:
             try:
                 request = self._queue.get_nowait()
@@ -153,5 +188,5 @@ class Inbox:
             if request.done.set_running_or_notify_cancel():
                 try:
                     request.done.set_result(request.answer())
-                except TwinError as error:
+                except Exception as error:  # noqa: BLE001 - of the one request: the others get their answers
                     request.done.set_exception(error)

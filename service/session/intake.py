@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ingest.core.units import NS_PER_S
+from service.session.inbox import QuarantinedError
 from service.session.observation import (
     Batch,
     DomainState,
@@ -14,15 +15,19 @@ from service.session.observation import (
     Refusal,
     StepTime,
 )
+from service.session.reported_time import AHEAD_NS
 from twin.core.facts import Fact
 
 Json = dict[str, Any]
-AHEAD_NS = 5 * NS_PER_S
-"""A client's clock may be ahead by so much; its sample then counts as made on arrival."""
 HANDED_OVER = 5_000
 """Batches that are known again by their key in the run that takes the place of this one."""
 KEYS = 100_000
 """Batches that are known again by their key; items of older ones are refused as out of order."""
+
+
+def set_aside(reason: str) -> str:
+    """Returns what is said of a message that was set aside."""
+    return f"the message was set aside, nothing of it is in force: {reason}"
 
 
 class Intake:
@@ -47,9 +52,19 @@ class Intake:
         """Returns a time of the run as nanoseconds since the epoch."""
         return self._origin_ns + now_ns
 
+    def newest_epoch_ns(self) -> int | None:
+        """Returns the newest time that was reported, nanoseconds since the epoch; None: none was."""
+        return self._origin_ns + max(self._newest.values()) if self._newest else None
+
     def answer(self, key: str) -> Json | None:
-        """Returns what was answered to the batch of this key; None where it is new."""
+        """Returns what was answered to the batch of this key; None where it is new.
+
+        Raises:
+            QuarantinedError: the batch was set aside.
+        """
         known = self._answers.get(key)
+        if known is not None and (reason := known.get("quarantined")) is not None:
+            raise QuarantinedError(set_aside(reason))
         return None if known is None else {**known, "duplicate": True}
 
     def last_key(self, client: str) -> str | None:
@@ -77,9 +92,14 @@ class Intake:
         payload["refused"] = [list(refusal) for refusal in sorted(refused)]
         return Fact(now_ns, "telemetry_received", payload)
 
-    def handed_over(self, shift_ns: int) -> Json:
-        """Returns `newest_ns` and `answers` of `run_continued` for a run whose time 0 is so much later."""
-        newest = [[*place, ns - shift_ns] for place, ns in self._newest.items() if ns >= shift_ns]
+    def handed_over(self, shift_ns: int, until_ns: int) -> Json:
+        """Returns `newest_ns` and `answers` of `run_continued` for a run whose time 0 is so much later.
+
+        What was reported after `until_ns` of the new run, by a clock that was wrong, is not handed over.
+        """
+        newest = [
+            [*place, ns - shift_ns] for place, ns in self._newest.items() if 0 <= ns - shift_ns <= until_ns
+        ]
         clients = {key: client for client, key in self._last_keys.items()}
         answers = []
         for key, known in list(self._answers.items())[-HANDED_OVER:]:
@@ -106,13 +126,31 @@ class Intake:
         for kind, rows in (("gpus", batch["gpus"]), ("slowdown", batch["slowdowns"])):
             for domain, ns, _ in rows:
                 self._newest[kind, domain] = ns
-        count = sum(len(batch[name]) for name in ("links", "steps", "plans"))
-        count += len({(row[0], row[1]) for row in (*batch["gpus"], *batch["slowdowns"])})
-        self._last_keys[batch["client"]] = batch["key"]
+        count = self.accepted_in(batch)
         self.accepted += count
+        self._know(batch["client"], batch["key"], {**self.refuse(batch), "accepted": count})
+
+    def quarantine(self, message: Json) -> None:
+        """Knows a batch again that was set aside; a source goes on behind it."""
+        if message["key"]:
+            answer = {"accepted": 0, "refused": [], "duplicate": False, "quarantined": message["reason"]}
+            self._know(message["client"], message["key"], answer)
+
+    def accepted_in(self, batch: Json) -> int:
+        """Returns the items that a batch of the log holds."""
+        count = sum(len(batch[name]) for name in ("links", "steps", "plans"))
+        return count + len({(row[0], row[1]) for row in (*batch["gpus"], *batch["slowdowns"])})
+
+    def refuse(self, batch: Json) -> Json:
+        """Counts the refused items of a batch, and returns the answer where there are no others."""
         self.refused += len(batch["refused"])
         refusals = [{"item": item, "reason": reason} for item, reason in batch["refused"]]
-        self._answers[batch["key"]] = {"accepted": count, "refused": refusals, "duplicate": False}
+        return {"accepted": 0, "refused": refusals, "duplicate": False}
+
+    def _know(self, client: str, key: str, answer: Json) -> None:
+        """Takes the answer that the batch of a key gets when it comes again."""
+        self._last_keys[client] = key
+        self._answers[key] = answer
         if len(self._answers) > KEYS:
             self._answers.popitem(last=False)
 

@@ -11,11 +11,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from ingest.core.names import RULE, is_name
 from ingest.core.terminal import clipped, shown
 from ingest.core.units import NS_PER_S
 from replay.log.events import Event
-from service.session.intake import AHEAD_NS
+from service.session.job_items import KINDS, fault_of
+from service.session.reported_time import AHEAD_NS
 
 Json = dict[str, Any]
 JobState = Literal["waiting", "running", "ended", "cancelled"]
@@ -25,12 +25,6 @@ KEPT_CLOSED = 10_000
 """Ended and cancelled jobs that are known again by their id."""
 MOST_ITEMS = 5_000
 """Items of one batch."""
-LONGEST_S = 100 * 86_400
-"""Longest estimate: what the kernel over sites can play."""
-FIELDS = {
-    "submit": {"id", "gpus", "estimate_s", "user"}, "cancel": {"id"}, "start": {"id", "gpus"}, "end": {"id"},
-}  # fmt: skip
-"""Fields of each kind beside `kind` and `epoch_ns`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,12 +110,10 @@ class JobBook:
         if not isinstance(item, dict):
             raise _RefusalError("not a JSON object")
         kind, name = item.get("kind"), item.get("id")
-        if not isinstance(kind, str) or kind not in FIELDS:
-            raise _RefusalError(f"kind {shown(str(kind))}: there are {', '.join(FIELDS)}")
-        if extra := item.keys() - FIELDS[kind] - {"kind", "epoch_ns"}:
-            raise _RefusalError(f"unknown field {shown(clipped(str(min(extra, key=str)), 60))}")
-        if not is_name(name):
-            raise _RefusalError(f"id {shown(clipped(str(name), 60))}: {RULE}")
+        if not isinstance(kind, str) or kind not in KINDS:
+            raise _RefusalError(f"kind {shown(clipped(str(kind), 60))}: there are {', '.join(KINDS)}")
+        if fault := fault_of(item):
+            raise _RefusalError(fault)
         assert isinstance(name, str)
         job, ns = seen.job(name), _time(item, now_ns)
         if kind == "submit":
@@ -137,7 +129,7 @@ class JobBook:
             if job.started_ns is not None and ns < job.started_ns:
                 raise _RefusalError("epoch_ns: it would end before it started")
             return _from(job, "running", change)
-        on = self._on(item.get("gpus"), job)
+        on = self._on(item["gpus"], job)
         if job.state == "running" and job.on == tuple(on):
             return None
         if ns < job.submitted_ns:
@@ -148,16 +140,10 @@ class JobBook:
         self, item: Json, name: str, ns: int, job: BookedJob | None, seen: "_Overlay"
     ) -> Json | None:
         largest = max(self._domains.values())
-        gpus, estimate_s = item.get("gpus"), item.get("estimate_s")
-        if isinstance(gpus, bool) or not isinstance(gpus, int) or not 1 <= gpus <= largest:
+        gpus = item["gpus"]
+        if not 1 <= gpus <= largest:
             raise _RefusalError(f"gpus: a whole number from 1 to {largest}, the largest domain, is needed")
-        number = estimate_s if isinstance(estimate_s, int | float) else 0
-        if not 1 <= number <= LONGEST_S or isinstance(estimate_s, bool):
-            raise _RefusalError(f"estimate_s: a number from 1 to {LONGEST_S:,} is needed")
-        user = item.get("user", "")
-        if user != "" and not is_name(user):
-            raise _RefusalError(f"user {shown(clipped(str(user), 60))}: {RULE}")
-        asked = (gpus, float(number), user)
+        asked = (gpus, float(item["estimate_s"]), item.get("user", ""))
         if job is not None:
             if asked == (job.gpus, job.estimate_s, job.user):
                 return None
@@ -167,16 +153,15 @@ class JobBook:
         figures = dict(zip(("gpus", "estimate_s", "user"), asked, strict=True))
         return {"kind": "submit", "id": name, "epoch_ns": ns, **figures}
 
-    def _on(self, gpus: Any, job: BookedJob) -> list[int]:
+    def _on(self, gpus: dict[str, int], job: BookedJob) -> list[int]:
         """Returns the GPUs of each domain on which a job started."""
-        if not isinstance(gpus, dict) or not gpus:
+        if not gpus:
             raise _RefusalError('gpus: GPUs by domain are needed, as {"NAME": 4}')
         for name, count in gpus.items():
             if name not in self._domains:
                 known = ", ".join(self._domains)
                 raise _RefusalError(f"unknown domain {shown(clipped(name, 60))}: there are {known}")
-            whole = isinstance(count, int) and not isinstance(count, bool)
-            if not whole or not 0 <= count <= self._domains[name]:
+            if count > self._domains[name]:
                 raise _RefusalError(
                     f"gpus of {name}: a whole number from 0 to {self._domains[name]} is needed"
                 )
@@ -215,14 +200,11 @@ def _from(job: BookedJob, state: JobState, change: Json) -> Json:
 
 def _time(item: Json, now_ns: int) -> int:
     """Time of a change, at most now."""
-    ns = item.get("epoch_ns", now_ns)
-    if isinstance(ns, bool) or not isinstance(ns, int) or ns < 0:
-        raise _RefusalError("epoch_ns: a whole number is needed")
+    given = item.get("epoch_ns")
+    ns: int = now_ns if given is None else given
     if ns > now_ns + AHEAD_NS:
-        raise _RefusalError(
-            f"from the future: {(ns - now_ns) / NS_PER_S:.1f} s ahead of the service's clock"
-            if ns < 2**63 else "epoch_ns: beyond all reason"
-        )  # fmt: skip
+        ahead_s = (ns - now_ns) / NS_PER_S
+        raise _RefusalError(f"from the future: {ahead_s:.1f} s ahead of the service's clock")
     return min(ns, now_ns)
 
 

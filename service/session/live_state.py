@@ -27,7 +27,8 @@ STREAMED = frozenset(
     {
         "link_observed", "link_failed", "link_restored", "gpu_failed", "gpu_repaired", "domain_slowed",
         "decided", "order_given", "order_closed", "mode_changed", "rollback_requested", "plan_applied",
-        "iteration_done", "job_submitted", "job_started", "job_preempted", "job_finished",
+        "iteration_done", "message_quarantined", "job_submitted", "job_started", "job_preempted",
+        "job_finished", "clock_jumped", "clock_settled", "jobs_changed",
     }
 )  # fmt: skip
 """Types of events that the stream passes on."""
@@ -86,16 +87,68 @@ class Published:
         return self.only.obstacle
 
 
-class LiveState(Fold):
-    """Counts and last events of a live run.
+class StreamEntries(Fold):
+    """Events as the stream and the webhook pass them on: one JSON object each.
 
-    `origin_epoch_ns` is its time 0, `noise` the deviation of the log of a telemetry sample.
+    `origin_epoch_ns` is the time 0 of the run, `run` its name.
     """
 
-    def __init__(self, origin_epoch_ns: int, noise: float) -> None:
-        self.origin_epoch_ns = origin_epoch_ns
-        self.events = 0
+    def __init__(self, origin_epoch_ns: int, run: str = "") -> None:
+        self.origin_epoch_ns, self.run = origin_epoch_ns, run
+        self.fresh: list[Json] = []
+        """Entries that have not been taken yet."""
         self.domains: tuple[str, ...] = ()
+        self._trigger: Json = {}
+
+    def add(self, event: Event) -> None:
+        """Applies an event."""
+        super().add(event)
+        if event.type in STREAMED and event.type != "decided":
+            self.fresh.append(self._entry(event, self._streamed(event)))
+
+    def _streamed(self, event: Event) -> Json:
+        """Returns what the stream says of an event: its payload, but of many changes their number alone."""
+        if event.type == "jobs_changed":
+            return {"client": event.payload["client"], "count": len(event.payload["changes"])}
+        if event.type == "link_observed":
+            return {**event.payload, "sampled_at": self.utc(event.payload["sampled_ns"])}
+        return event.payload
+
+    def utc(self, sim_ns: int) -> float:
+        """Returns a time of the run as seconds since the epoch."""
+        return round((self.origin_epoch_ns + sim_ns) / NS_PER_S, 3)
+
+    def _entry(self, event: Event, payload: Json) -> Json:
+        job = {"job": event.job} if event.job else {}
+        return {"event": event.type, "seq": event.seq, "at": self.utc(event.sim_ns), **job, **payload}
+
+    def _on_run_started(self, event: Event, started: Json) -> None:
+        self.domains = tuple(domain["name"] for domain in started["scenario"]["cluster"]["domains"])
+
+    def _on_triggered(self, event: Event, triggered: Json) -> None:
+        self._trigger = triggered
+
+    def _on_decided(self, event: Event, decided: Json) -> None:
+        short = {
+            name: decided[name]
+            for name in ("number", "action", "plan", "reason", "predicted_iter_s", "fallback")
+        }
+        for name in ("reason", "fallback"):
+            short[name] = short[name] and with_names(short[name], self.domains)
+        trigger = {"trigger": self._trigger.get("trigger", ""), "reasons": self._trigger.get("reasons", {})}
+        more = {**short, **trigger, "latency_s": event.wall.get("latency_s")}
+        self.fresh.append(self._entry(event, more))
+
+
+class LiveState(StreamEntries):
+    """Counts and last events of a live run.
+
+    `noise` is the deviation of the log of a telemetry sample.
+    """
+
+    def __init__(self, origin_epoch_ns: int, noise: float, run: str = "") -> None:
+        super().__init__(origin_epoch_ns, run)
+        self.events = 0
         self.decisions: deque[Json] = deque(maxlen=KEPT)
         self.happened: deque[Json] = deque(maxlen=KEPT)  # orders, modes, failures
         self.links: dict[tuple[int, int], deque[tuple[int, float, float]]] = {}
@@ -110,10 +163,9 @@ class LiveState(Fold):
         self.figures = KpiFold()
         self.hours: dict[int, dict[str, float]] = {}
         """Charges by the hour of UTC (hours since the epoch) in which they became known."""
-        self.fresh: list[Json] = []
-        """Events for the stream that have not been taken yet."""
-        self._trigger: Json = {}
         self.last_period_ns = 0
+        self.clock_problem = ""
+        """Reason of the last jump of the clock that is not over."""
 
     def add(self, event: Event) -> None:
         """Applies an event."""
@@ -122,19 +174,6 @@ class LiveState(Fold):
         self.coverage.add(event)
         self.figures.add(event)
         super().add(event)
-        if event.type in STREAMED and event.type != "decided":
-            self.fresh.append(self._entry(event, event.payload))
-
-    def utc(self, sim_ns: int) -> float:
-        """Returns a time of the run as seconds since the epoch."""
-        return round((self.origin_epoch_ns + sim_ns) / NS_PER_S, 3)
-
-    def _entry(self, event: Event, payload: Json) -> Json:
-        job = {"job": event.job} if event.job else {}
-        return {"event": event.type, "seq": event.seq, "at": self.utc(event.sim_ns), **job, **payload}
-
-    def _on_run_started(self, event: Event, started: Json) -> None:
-        self.domains = tuple(domain["name"] for domain in started["scenario"]["cluster"]["domains"])
 
     def _on_telemetry_received(self, event: Event, batch: Json) -> None:
         self.step_count += len(batch["steps"])
@@ -151,28 +190,30 @@ class LiveState(Fold):
         if requested["by"] != "pull":
             self.last_period_ns = event.sim_ns
 
+    def _on_message_quarantined(self, event: Event, message: Json) -> None:
+        if message["kind"] == "decision_requested":  # the next one is due a period later
+            self.last_period_ns = event.sim_ns
+        self._happened(event, message)
+
     def _on_run_continued(self, event: Event, before: Json) -> None:
         self.last_period_ns = event.sim_ns
         self.hours = {int(hour): dict(zip(CHARGES, sums, strict=True)) for hour, *sums in before["hours"]}
 
-    def _on_triggered(self, event: Event, triggered: Json) -> None:
-        self._trigger = triggered
+    def _on_clock_jumped(self, event: Event, jumped: Json) -> None:
+        self.clock_problem = jumped["reason"]
+        self._happened(event, jumped)
+
+    def _on_clock_settled(self, event: Event, settled: Json) -> None:
+        self.clock_problem = ""
+        self._happened(event, settled)
 
     def _on_decided(self, event: Event, decided: Json) -> None:
-        latency_s = event.wall.get("latency_s")
-        short = {
-            name: decided[name]
-            for name in ("number", "action", "plan", "reason", "predicted_iter_s", "fallback")
-        }
-        for name in ("reason", "fallback"):
-            short[name] = short[name] and with_names(short[name], self.domains)
-        trigger = {"trigger": self._trigger.get("trigger", ""), "reasons": self._trigger.get("reasons", {})}
-        entry = self._entry(event, {**short, **trigger, "latency_s": latency_s})
+        super()._on_decided(event, decided)
+        entry = self.fresh[-1]
         self.fallbacks += decided["fallback"] is not None
         self.decisions.append(entry)
         self.decided[event.job] = entry
-        self.fresh.append(entry)
-        if latency_s is not None:
+        if (latency_s := entry["latency_s"]) is not None:
             self.latencies_s.append(latency_s)
 
     def _charged(self, event: Event, payload: Json) -> None:

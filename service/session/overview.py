@@ -26,6 +26,8 @@ def state(session: Session) -> Json:
         "policy": session.header.policy,
         "at": session.utc(world.now_ns),
         "mode": published.mode,
+        "synthetic": list(session.settings.synthetic),
+        "problem": session.problem or session.clock_watch.problem,
         "plan": published.plan,
         "virtual": published.virtual,
         "order": published.order,
@@ -100,7 +102,8 @@ ACCOUNTS = (
 def _accounts(session: Session) -> Json:
     """Sums since the run began, as far as the job said what it runs; and of this month (UTC)."""
     figures, hours = session.state.figures.kpis().to_json(), session.state.hours
-    first = datetime.now(UTC).replace(day=1, hour=0, minute=0, second=0, microsecond=0)
+    now = datetime.fromtimestamp(session.utc(session.world.now_ns), UTC)
+    first = now.replace(day=1, hour=0, minute=0, second=0, microsecond=0)
     month = [sums for hour, sums in hours.items() if hour >= first.timestamp() // 3600]
     this_month = {name: sum(sums[name] for sums in month) for name in CHARGES}
     return {**{name: figures[name] for name in ACCOUNTS}, "this_month": this_month}

@@ -1,19 +1,20 @@
 """Questions to a live run that change nothing: what it would do now, and whether a job would fit."""
 
 import copy
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
-from ingest.core.errors import DamageError, InfeasibleError, UsageError
+from ingest.core import config
+from ingest.core.errors import InfeasibleError, UsageError
 from ingest.core.units import NS_PER_S
 from policy.core.protocol import Decision, Policy
+from policy.search.batch_scoring import CLOSED_FORM_SCHEDULES
 from policy.search.plan_search import best_plans
 from replay.run.loop import action
-from replay.store.decision_codec import decision_to_json, plan_from_json, plan_to_json
+from replay.store.decision_codec import decision_to_json, plan_to_json
 from service.session.session import Session
 from twin.core.plan_text import with_names
 from twin.core.view import View
@@ -21,9 +22,12 @@ from twin.estimation.estimator import DEAD, Estimator
 from twin.estimation.iteration_estimate import IterationEstimate
 from twin.estimation.training_cost import of_iteration
 from twin.scenario import cluster_and_jobs
+from twin.settings.plan_document import received_plan
 from twin.settings.scenario_file import JobSettings
 
 Json = dict[str, Any]
+MOST_TIMED = 8_192
+"""Micro-batches times chunks of a supposed job whose operations are timed one by one: some ten seconds."""
 SHOWN = 8
 """Candidates of a decision that an answer holds, the best first."""
 
@@ -156,11 +160,20 @@ def estimator_of(session: Session, model: str, settings: Json) -> Estimator:
         UsageError: an unknown model, or settings that do not fit.
     """
     scenario = session.setup.scenario
-    try:
-        own = JobSettings.model_validate_json(_merged(scenario.job, settings))
-    except ValueError as error:
-        raise UsageError(f"job: {error}") from error
+    own = config.parse(JobSettings, {**scenario.job.model_dump(mode="json"), **settings}, source="job:")
+    if _operations(own) > max(MOST_TIMED, _operations(scenario.job)):
+        raise UsageError(
+            f"job: {own.global_batch:,} sequences in micro-batches of {min(own.micro_batches)} under "
+            f"{own.schedule} are {_operations(own):,} to be timed in each stage; at most {MOST_TIMED:,} are"
+        )
     return session.setup.estimator(cluster_and_jobs.job(scenario, model, own))
+
+
+def _operations(job: JobSettings) -> int:
+    """Micro-batches times chunks whose operations a search has to time one by one; 0 where it has a form."""
+    if job.schedule in CLOSED_FORM_SCHEDULES:
+        return 0
+    return job.global_batch // min(job.micro_batches) * job.chunks
 
 
 def free_beside(view: View) -> list[int]:
@@ -173,18 +186,11 @@ def free_beside(view: View) -> list[int]:
 
 def _given_s(estimator: Estimator, view: View, value: Json) -> float | None:
     """Seconds of an iteration of a given plan; None: a dead link."""
-    try:
-        plan = plan_from_json(value)
-    except DamageError as error:
-        raise UsageError("plan: it is none") from error
-    if plan is None or (problems := estimator.problem_texts(plan)):
-        raise UsageError(f"plan: it cannot run: {'; '.join(problems) if plan else 'it is empty'}")
+    plan = received_plan(value)
+    if problems := estimator.problem_texts(plan):
+        raise UsageError(f"plan: it cannot run: {'; '.join(problems)}")
     ns = estimator.iter_ns(plan, view.forecast.links(), view.slowdown)
     return None if ns == DEAD else ns / NS_PER_S
-
-
-def _merged(job: JobSettings, settings: Json) -> str:
-    return json.dumps({**job.model_dump(mode="json"), **settings})
 
 
 def _why_wait(now: bool, alone: bool, wait_s: float | None) -> str:

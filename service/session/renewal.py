@@ -25,23 +25,40 @@ MOST_SAMPLES = 240
 
 
 def origin_epoch_ns(before_ns: int, now_epoch_ns: int) -> int:
-    """Returns time 0 of a new run, never before that of the run whose place it takes."""
-    return max(before_ns, now_epoch_ns - OVERLAP_NS)
+    """Returns time 0 of a new run: never before that of the run whose place it takes, unless the clock was
+    wrong then."""
+    early_ns = max(0, now_epoch_ns - OVERLAP_NS)
+    return max(before_ns, early_ns) if before_ns <= now_epoch_ns else early_ns
 
 
 def handed_over(
     run: str, requested: Json, world: ObservedWorld, state: LiveState, accounts: AccountBook, intake: Intake,
-    shift_ns: int,
+    shift_ns: int, begin_ns: int,
 ) -> Json:  # fmt: skip
-    """Returns the payload of `run_continued`; time 0 of the new run is `shift_ns` later than that before."""
+    """Returns the payload of `run_continued`; time 0 of the new run is `shift_ns` later than that before.
+
+    The new run begins at `begin_ns` of its own time. What a wrong clock has dated later is left out, sums
+    that it has booked under later hours go to the present one.
+    """
+    now_s = (state.origin_epoch_ns + shift_ns + begin_ns) // NS_PER_S
+    hours = dict[int, dict[str, float]]()
+    for hour, sums in state.hours.items():
+        into = hours.setdefault(min(hour, now_s // 3600), dict.fromkeys(CHARGES, 0.0))
+        for name in CHARGES:
+            into[name] += sums[name]
     return {
         "after": run, "client": requested["client"], "reason": requested["reason"],
-        "links": _samples(state, shift_ns), "gpus": list(world.free_gpus),
-        "jobs": [_job(world, job, shift_ns) for job in world.jobs.values()],
-        "hours": [[hour, *(sums[name] for name in CHARGES)] for hour, sums in state.hours.items()],
+        "links": _samples(state, shift_ns, begin_ns), "gpus": list(world.free_gpus),
+        "jobs": [_job(world, job, shift_ns, begin_ns) for job in world.jobs.values()],
+        "hours": [[hour, *(sums[name] for name in CHARGES)] for hour, sums in hours.items()],
         "months": {month: sums.to_json() for month, sums in accounts.months.items()},
-        **intake.handed_over(shift_ns),
+        **intake.handed_over(shift_ns, begin_ns),
     }  # fmt: skip
+
+
+def dated(changes: Iterable[Json], now_epoch_ns: int) -> list[Json]:
+    """Returns changes of the queue, none of them later than now."""
+    return [{**change, "epoch_ns": min(change["epoch_ns"], now_epoch_ns)} for change in changes]
 
 
 def left_behind(run: str, reason: str, next_orders: Mapping[str, int], gpus: Sequence[int]) -> Json:
@@ -71,7 +88,7 @@ def next_orders(events: Iterable[Event], jobs: Iterable[str]) -> dict[str, int]:
     return found
 
 
-def _job(world: ObservedWorld, job: ObservedJob, shift_ns: int) -> Json:
+def _job(world: ObservedWorld, job: ObservedJob, shift_ns: int, begin_ns: int) -> Json:
     """What is known of a job, in the time of the new run."""
     orders = job.orders
     slowdowns = [float(factor) for factor in world.glimpse_slowdown(job.name)]
@@ -79,14 +96,19 @@ def _job(world: ObservedWorld, job: ObservedJob, shift_ns: int) -> Json:
         "name": job.name, "ended": not job.active, "tokens": job.tokens, "slowdowns": slowdowns,
         "plan": plan_to_json(orders.in_force), "virtual": orders.virtual,
         "since_ns": world.now_ns - orders.since_ns, "earlier": [plan_to_json(one) for one in orders.earlier],
-        "next_order": orders.next_number, "accounted_ns": max(0, job.accounts.end_ns - shift_ns),
+        "next_order": orders.next_number,
+        "accounted_ns": min(max(0, job.accounts.end_ns - shift_ns), begin_ns),
     }  # fmt: skip
 
 
-def _samples(state: LiveState, shift_ns: int) -> list[list[float]]:
+def _samples(state: LiveState, shift_ns: int, begin_ns: int) -> list[list[float]]:
     """The last samples of every link in the time of the new run, in order; many are thinned out."""
     rows = list[list[float]]()
     for (i, j), kept in state.links.items():
-        late = [[i, j, ns - shift_ns, bps, latency_s] for ns, bps, latency_s in kept if ns >= shift_ns]
+        late = [
+            [i, j, ns - shift_ns, bps, latency_s]
+            for ns, bps, latency_s in kept
+            if 0 <= ns - shift_ns <= begin_ns
+        ]
         rows += late[:: -(-max(len(late), 1) // MOST_SAMPLES)]
     return sorted(rows, key=lambda row: row[2])

@@ -40,7 +40,11 @@ class SessionRequests:
             if known is not None:
                 found.append(known)
                 return None
-            return self.intake.fact(batch, now_ns)
+            taken = self.intake.fact(batch, now_ns)
+            if self.intake.accepted_in(taken.payload) == 0:  # nothing to keep: it costs no event
+                found.append(self.intake.refuse(taken.payload))
+                return None
+            return taken
 
         def answer() -> Json:
             if found:
@@ -49,7 +53,7 @@ class SessionRequests:
             assert known is not None
             return {**known, "duplicate": False}
 
-        return self.inbox.put(Request(fact, answer))
+        return self.inbox.put(Request(fact, answer, batch.reported_time()))
 
     def change_jobs(self, items: list[Any], client: str = "") -> "Future[Json]":
         """Returns what became of changes of the queue, when they are durable: `accepted`, `unchanged`,
@@ -82,8 +86,8 @@ class SessionRequests:
             return Fact(now_ns, "decision_requested", {"by": "pull", "client": client, **named})
 
         def answer() -> Json:
-            found = last()
-            made = found is not None and found is not before[0]
+            found, earlier = last(), before[0]
+            made = found is not None and (earlier is None or found["number"] != earlier["number"])
             return {"made": made, "decision": found, "obstacle": None if made else self._obstacle(job)}
 
         return self.inbox.put(Request(fact, answer))

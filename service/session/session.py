@@ -13,7 +13,6 @@ were recorded, none is made twice. From time to time a run ends and another take
 that a restart stays short.
 """
 
-import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from dataclasses import dataclass
@@ -33,14 +32,17 @@ from replay.store.event_sinks import LogSink, Watched
 from replay.store.run_header import Header
 from service.session import renewal, resumption
 from service.session.account_book import AccountBook
-from service.session.clock import LiveClock
-from service.session.inbox import Closed, Inbox, StoppedError
-from service.session.intake import Intake
+from service.session.clock import LiveClock, wall_ns
+from service.session.clock_watch import DOWNTIME_NS, STEP_NS, ClockWatch
+from service.session.inbox import Closed, Inbox, QuarantinedError, StoppedError
+from service.session.intake import Intake, set_aside
 from service.session.job_book import JobBook
 from service.session.job_roll import JobRoll
 from service.session.live_state import LiveState, Published, published
 from service.session.observation import ItemReader
+from service.session.reported_time import ReportedTime
 from service.session.requests import SessionRequests
+from service.session.work_log import BrokenBy, WorkLog
 from twin.core.facts import Fact
 from twin.scenario import prepare as scenarios
 from twin.scenario.prepare import PreparedScenario, Scenario
@@ -59,13 +61,14 @@ Listener = Callable[[list[Json]], None]
 @dataclass(frozen=True, slots=True)
 class SessionSettings:
     """Policy, data set and times of a session; `mode` is that of a new run. After `renew_s` a run is renewed,
-    0: never."""
+    0: never. `synthetic` says what of the telemetry is made up: `links`, `job`."""
 
     policy: str = "hippo"
     dataset: str | None = None
     mode: str = "shadow"
     order_s: float = ORDER_S
     renew_s: float = RENEW_S
+    synthetic: tuple[str, ...] = ()
 
 
 class Session(SessionRequests):
@@ -81,7 +84,7 @@ class Session(SessionRequests):
         self.store, self.settings = store, settings
         digest = checkpoint_registry.resolve(store, settings.policy, None)
         setup = scenarios.prepare(scenario, store, dataset=settings.dataset)
-        header = _header(setup, settings, digest, time.time_ns())
+        header = _header(setup, settings, digest, wall_ns())
         self._resumed = resumption.found(store, header, setup)
         self.run_id, self.header, self.setup, self.notes, *_ = self._resumed
         self._before: Json | None = None
@@ -98,6 +101,8 @@ class Session(SessionRequests):
         self.problem = ""
         """Reason for which the log cannot be written at the moment; empty: it can."""
         self.inbox = Inbox(to_ns(scenario.control.period_s))
+        self._clock: LiveClock | None = None  # until the log has been read
+        self.clock_watch = ClockWatch(lambda: self.intake.newest_epoch_ns())
         self.listeners: list[Listener] = []
         self.on_end: list[Callable[[], None]] = []
         """Called in the session's thread when it has ended."""
@@ -140,11 +145,12 @@ class Session(SessionRequests):
 
     def now_epoch_ns(self) -> int:
         """Returns the time of the run now, nanoseconds since the epoch."""
-        return self.intake.epoch_ns(self._clock.now_ns())
+        return wall_ns() if self._clock is None else self._clock.epoch_ns()
 
     def next_period_s(self) -> float:
         """Returns the seconds to the next periodic decision."""
-        left_ns = self.state.last_period_ns + self.inbox.period_ns - self._clock.now_ns()
+        now_ns = self.now_epoch_ns() - self.state.origin_epoch_ns
+        left_ns = self.state.last_period_ns + self.inbox.period_ns - now_ns
         return max(0.0, left_ns / NS_PER_S)
 
     # -- the thread
@@ -154,8 +160,10 @@ class Session(SessionRequests):
         try:
             while True:
                 try:
-                    self._play()
-                    self._renew()
+                    if self._play():
+                        self._renew()
+                    else:
+                        self._prepare()
                 except Closed:
                     return
                 except StorageError as error:
@@ -182,7 +190,7 @@ class Session(SessionRequests):
         live, telemetry = self.header.live, self.setup.scenario.telemetry
         assert live is not None
         origin_ns = int(live["origin_epoch_ns"])
-        self.state = LiveState(origin_ns, telemetry.noise)
+        self.state = LiveState(origin_ns, telemetry.noise, self.run_id)
         self.world: ObservedWorld = observed.world_of(self.header, self.setup, self._outside())
         self.jobs: JobBook | JobRoll
         if self.setup.jobs:
@@ -198,11 +206,14 @@ class Session(SessionRequests):
         live, requested = self.header.live, self._renewal
         assert live is not None and requested is not None
         ended_ns = int(live["origin_epoch_ns"])
-        origin_ns = renewal.origin_epoch_ns(ended_ns, max(time.time_ns(), ended_ns + self.world.now_ns))
+        now_ns = self._begin_epoch_ns(ended_ns + self.world.now_ns)
+        origin_ns = renewal.origin_epoch_ns(ended_ns, now_ns)
+        self._clock = LiveClock(origin_ns, now_ns - origin_ns)
         self._before = renewal.handed_over(
-            self.run_id, requested, self.world, self.state, self.accounts, self.intake, origin_ns - ended_ns
-        )
-        self._queued, self._mode = self.jobs.carried(), self.world.mode
+            self.run_id, requested, self.world, self.state, self.accounts, self.intake,
+            origin_ns - ended_ns, now_ns - origin_ns,
+        )  # fmt: skip
+        self._queued, self._mode = renewal.dated(self.jobs.carried(), now_ns), self.world.mode
         digest = checkpoint_registry.resolve(self.store, self.settings.policy, None)
         self.header = _header(self.setup, self.settings, digest, origin_ns)
         new = resumption.new_id(self.store, self.header, self.setup)
@@ -212,7 +223,23 @@ class Session(SessionRequests):
         self.inbox.settle()  # answers that rest on the run that has ended
         self._prepare()
 
-    def _play(self) -> None:
+    def _begin_epoch_ns(self, ended_ns: int) -> int:
+        """Returns the time at which a new run begins; the one before has ended at `ended_ns`."""
+        if self._clock is None:  # the service was down since: a wrong clock is for the new run to notice
+            return wall_ns() if -STEP_NS <= wall_ns() - ended_ns <= DOWNTIME_NS else ended_ns
+        if self.clock_watch.renews:
+            self.clock_watch.begin()
+            return self._clock.wall_ns()
+        return self._clock.epoch_ns()
+
+    def _watched(self, reported: ReportedTime | None) -> Iterator[Fact]:
+        """Yields what is to be logged of the clock; a batch that was here before says nothing about it."""
+        assert self._clock is not None
+        known = reported is not None and self.intake.answer(reported.key) is not None
+        return self.clock_watch.facts(self._clock, None if known else reported)
+
+    def _play(self) -> bool:
+        """Plays the run to its end; False: a message broke it and was set aside, so that it begins again."""
         folder = run_index.folder(self.store, self.run_id)
         exists = folder.is_dir()
         script = {e.payload["number"]: e.payload for e in self._stored() if e.type == "decided"}
@@ -221,31 +248,55 @@ class Session(SessionRequests):
         )
         self.context, self.by_job = prepared.context, prepared.by_job
         self._sink: LogSink | RunWriter = RunWriter.open(folder) if exists else LogSink(folder)
-        events = Watched(Watched(self._sink, self.accounts), self.state)
+        self._work = WorkLog(self._sink)
+        events = Watched(Watched(self._work, self.accounts), self.state)
         try:
             play(self.world, self.header, prepared.decision_sources, events)
+        except Exception as error:  # what a message breaks may be of any kind
+            broken = self._work.broken_by(error)
+            if broken is None:
+                raise
+            self._quarantine(broken)
+            return False
         finally:
             self._sink.close()
+        return True
+
+    def _quarantine(self, broken: BrokenBy) -> None:
+        """Sets a message aside, durably: the run is computed again without it."""
+        payload = broken.fact.payload
+        client, key = payload.get("client", ""), payload.get("key", "")
+        self._sink.quarantine(
+            broken.first, kind=broken.fact.type, client=client, key=key, reason=broken.reason
+        )
+        self._sink.flush()
+        self.inbox.turn_away(QuarantinedError(set_aside(broken.reason)))
 
     def _outside(self) -> Iterator[Fact]:
         """Yields the facts of the log, then the present ones."""
         live = self.header.live
         assert live is not None
-        last_ns, opened_ns = 0, -1
+        last_ns, last_seq, opened_ns = 0, -1, -1
         for event in self._stored():
-            last_ns = event.sim_ns
+            last_ns, last_seq = event.sim_ns, event.seq
             self._remember(Fact(event.sim_ns, event.type, event.payload))
-        for fact in observed.logged(self._stored()):
+        for seq, fact in observed.logged(self._stored()):
             opened_ns = fact.sim_ns if opened_ns < 0 else opened_ns
-            yield fact
-        self._clock = clock = LiveClock(int(live["origin_epoch_ns"]), last_ns)
-        self.state.fresh.clear()  # what the log holds is no news
+            yield self._work.take(fact, seq)
+            self._work.rest()
+        if self._clock is None:
+            self._clock = LiveClock(int(live["origin_epoch_ns"]), last_ns)
+            self.clock_watch.problem = self.state.clock_problem
+        clock = self._clock
+        published = self._committed[1] if self._committed[0] == self.run_id else last_seq + 1
+        self.state.fresh = [one for one in self.state.fresh if one["seq"] >= published]  # the rest is no news
         if opened_ns < 0:
             opened_ns = clock.now_ns()
             yield from self._openings(clock)
-        for fact in self.inbox.facts(clock, self.state.last_period_ns, self._commit):
+        for fact in self.inbox.facts(clock, self.state.last_period_ns, self._commit, self._watched):
             self._remember(fact)
-            yield fact
+            yield self._work.take(fact)
+            self._work.rest()
             if self._is_old(fact.sim_ns - opened_ns):
                 due = Fact(clock.now_ns(), "renewal_requested", {"client": "", "reason": "its age"})
                 self._remember(due)
@@ -264,6 +315,8 @@ class Session(SessionRequests):
             self.jobs.take(fact.payload["changes"])
         elif fact.type == "run_continued":
             self.intake.take_over(fact.payload)
+        elif fact.type == "message_quarantined":
+            self.intake.quarantine(fact.payload)
         elif fact.type == "renewal_requested":
             self._renewal = fact.payload
 
@@ -272,7 +325,8 @@ class Session(SessionRequests):
         queued, left = self._queued, self._resumed.left
         if self._before is None:
             before = [] if left is None else list(RunReader(run_index.folder(self.store, left)).events())
-            queued = self.jobs.opening(before, self.intake.epoch_ns(clock.now_ns()))
+            queued = renewal.dated(self.jobs.opening(before, clock.epoch_ns()), clock.epoch_ns())
+            self.jobs.take(queued)  # none is later than now, whatever the clock of that run was
             if left is not None:
                 names = [change["id"] for change in queued] if self.setup.jobs else [""]
                 orders = renewal.next_orders(before, names)

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from ingest.core.errors import InputError, TwinError
+from ingest.core.terminal import SENTENCE, clipped
 from service.session.inbox import OverloadedError, StoppedError
 from service.session.session import Session
 
@@ -21,10 +22,14 @@ END_S = 15.0
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SourceBatch:
-    """Items of a source, and the key under which they go: with it the source goes on behind them."""
+    """Items of a source, and the key under which they go: with it the source goes on behind them.
+
+    `own_clock` is false where the times of the items are those at which they were read.
+    """
 
     key: str
     items: list[Any]
+    own_clock: bool = True
 
 
 class TelemetrySource(Protocol):
@@ -37,8 +42,9 @@ class TelemetrySource(Protocol):
     problem: str
     """Reason for which something could not be read; empty: all is well."""
 
-    def go_on(self, key: str | None, since_ns: int) -> None:
-        """Takes the key of the last batch in the log (None: there is none) and the run's beginning, epoch."""
+    def go_on(self, key: str | None, since_ns: int, now_ns: Callable[[], int]) -> None:
+        """Takes the key of the last batch in the log (None: there is none), the run's beginning (epoch), and
+        what returns the time of the run, for items that have none of their own."""
 
     def fetch(self) -> SourceBatch | None:
         """Returns the next batch; None: there is nothing now.
@@ -61,7 +67,7 @@ class Feeder:
         self.accepted = self.refused = self.old = 0
         """Items; `old` ones are from before the run began and are passed over."""
         self.up = False
-        self._session, self._origin_ns = session, session.state.origin_epoch_ns
+        self._session = session
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._work, name=f"twin-{source.name}", daemon=True)
         self._thread.start()
@@ -77,7 +83,8 @@ class Feeder:
         self._thread.join(END_S)
 
     def _work(self) -> None:
-        self.source.go_on(self._session.intake.last_key(self.source.name), self._origin_ns)
+        key, since_ns = self._session.intake.last_key(self.source.name), self._session.state.origin_epoch_ns
+        self.source.go_on(key, since_ns, self._session.now_epoch_ns)
         try:
             self._feed()
         finally:
@@ -90,6 +97,9 @@ class Feeder:
                 self.up = True
             except InputError as error:
                 self.source.problem, self.up, found = str(error), False, None
+            except Exception as error:  # noqa: BLE001 - what others write may be anything: the source goes on
+                why = clipped(f"{type(error).__name__}: {error}", SENTENCE)
+                self.source.problem, self.up, found = f"{self.source.name}: {why}", False, None
             self._tell_problem()
             if found is None:
                 self._stop.wait(self.source.every_s)
@@ -101,7 +111,7 @@ class Feeder:
         self.old += len(found.items) - len(fresh)
         if not fresh:
             return
-        batch = self._session.reader.batch(found.key, self.source.name, fresh)
+        batch = self._session.reader.batch(found.key, self.source.name, fresh, own_clock=found.own_clock)
         while not self._stop.is_set():
             try:
                 answer = self._session.observe(batch).result()
@@ -126,4 +136,4 @@ class Feeder:
 
     def _is_old(self, item: Any) -> bool:
         at = item.get("epoch_ns") if isinstance(item, dict) else None
-        return isinstance(at, int) and at < self._origin_ns
+        return isinstance(at, int) and at < self._session.state.origin_epoch_ns

@@ -40,7 +40,7 @@ class FollowedFile:
         self.every_s, self.problem = every_s, ""
         self._path, self._tail = path, FileTail(path)
 
-    def go_on(self, key: str | None, since_ns: int) -> None:
+    def go_on(self, key: str | None, since_ns: int, now_ns: Callable[[], int]) -> None:
         """Goes on behind the batch of this key; None: with what was written since the run began."""
         self._tail = FileTail(self._path, None if key is None else FilePosition.parsed(key), since_ns)
 

@@ -15,6 +15,7 @@ import math
 import time
 from collections.abc import Callable
 from typing import Any
+from uuid import uuid4
 
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -51,8 +52,9 @@ class ScrapedPage:
             Place, int
         ] = {}  # time stamps of a page, by link or domain: a stale one is no news
 
-    def go_on(self, key: str | None, since_ns: int) -> None:
-        """Does nothing: a page tells of now, what was missed is gone."""
+    def go_on(self, key: str | None, since_ns: int, now_ns: Callable[[], int]) -> None:
+        """Takes the clock of the run: a page tells of now, what was missed is gone."""
+        self._wall = now_ns
 
     def fetch(self) -> SourceBatch | None:
         """Returns the observations of a page, when its time has come.
@@ -72,7 +74,8 @@ class ScrapedPage:
         self.problem = (
             "" if found else f"{self._shown}: none of its metrics is an observation of a link or domain"
         )
-        return SourceBatch(f"scrape:{now_ns:x}", fresh) if fresh else None
+        own_clock = all(item["epoch_ns"] != now_ns for item in fresh)
+        return SourceBatch(f"scrape:{uuid4().hex}", fresh, own_clock) if fresh else None
 
     def close(self) -> None:
         """Does nothing: a connection ends with its page."""

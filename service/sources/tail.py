@@ -7,6 +7,7 @@ renaming and copying with truncation, lose nothing as long as the rotated file i
 
 import os
 import re
+import stat
 import time
 from dataclasses import dataclass
 from hashlib import sha256
@@ -96,7 +97,7 @@ class FileTail:
         wanted = self._position
         if wanted is not None:
             for path in self._candidates(wanted.inode):
-                file = path.open("rb")
+                file = _opened(path)
                 if self._same(file, wanted, os.fstat(file.fileno())):
                     self._file, self._offset = file, wanted.offset
                     return
@@ -112,7 +113,7 @@ class FileTail:
 
     def _begin(self, path: Path) -> None:
         self._drop()
-        self._file, self._offset = path.open("rb"), 0
+        self._file, self._offset = _opened(path), 0
         self._position = FilePosition(os.fstat(self._file.fileno()).st_ino, 0, _digest(self._file, 0))
 
     def _candidates(self, inode: int) -> list[Path]:
@@ -125,7 +126,7 @@ class FileTail:
         name = self._path.name
         found = [
             path for path in self._path.parent.iterdir()
-            if path.name.startswith(name) and _ROTATED.fullmatch(path.name[len(name) :])
+            if path.name.startswith(name) and _ROTATED.fullmatch(path.name[len(name) :]) and path.is_file()
         ]  # fmt: skip
         return sorted(found, key=lambda path: path.stat().st_mtime_ns)
 
@@ -139,7 +140,7 @@ class FileTail:
         here = os.fstat(file.fileno())
         if self._path.exists() and os.path.samestat(self._path.stat(), here):
             return False
-        if time.time() - here.st_mtime < QUIET_S or not self._path.exists():
+        if not _quiet(here) or not self._path.exists():
             return False
         following = self._after(here)
         self._begin(following)
@@ -181,7 +182,26 @@ class FileTail:
         """True for a rotated file to which nothing is written any more."""
         here = os.fstat(file.fileno())
         rotated = self._path.exists() and not os.path.samestat(self._path.stat(), here)
-        return rotated and time.time() - here.st_mtime >= QUIET_S
+        return rotated and _quiet(here)
+
+
+def _quiet(file: os.stat_result) -> bool:
+    """True if nothing was written for a while, or if one of the clocks is wrong."""
+    return abs(time.time() - file.st_mtime) >= QUIET_S
+
+
+def _opened(path: Path) -> BinaryIO:
+    """Opens a regular file.
+
+    Raises:
+        InputError: it is a pipe, a device or a folder: such a thing has no beginning to go back to.
+        OSError: it cannot be opened.
+    """
+    file = os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb")  # of a pipe it would wait for a writer
+    if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+        file.close()
+        raise InputError(f"{path}: no regular file; only such a file can be followed")
+    return file
 
 
 def _digest(file: BinaryIO, offset: int) -> str:

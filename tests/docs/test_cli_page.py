@@ -1,4 +1,4 @@
-"""docs/cli.md tells the truth: 18 habits, each command run, each line that is shown printed; exit codes."""
+"""docs/cli.md tells the truth: each command runs and prints what the page shows; exit codes."""
 
 import os
 import re
@@ -14,11 +14,6 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 PAGE = (REPOSITORY / "docs" / "cli.md").read_text(encoding="utf-8")
 HABITS = PAGE.split("\n## ")[1:]
 BLOCK = re.compile(r"```(console|toml)\n(.*?)```", re.DOTALL)
-
-
-def test_there_are_eighteen_habits_each_with_a_command() -> None:
-    assert [habit.split(".")[0] for habit in HABITS] == [str(number) for number in range(1, 19)]
-    assert [habit.splitlines()[0] for habit in HABITS if "$ " not in habit] == ["12. Settings in layers"]
 
 
 def pressed(*_: object, **__: object) -> None:

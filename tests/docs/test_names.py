@@ -1,8 +1,8 @@
-"""Every file, folder and module that the documents name exists; every page is listed; generated pages are
-current."""
+"""Files, modules and options that the documents name exist; every page is listed; commands.md is current."""
 
 import ast
 import re
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import click
@@ -10,7 +10,6 @@ import pytest
 
 import cli
 import twin
-from docs import draw_code_map
 from tests.support import commands_page
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -27,8 +26,6 @@ MODULE = re.compile(
 )
 GROUPS = {"twin.policies", "twin.readers"}
 """Groups of entry points: named like modules, and none."""
-
-each = pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(REPOSITORY)))
 
 
 def defined(source: Path) -> set[str]:
@@ -58,22 +55,31 @@ def exists(name: str) -> bool:
     return (path / "__init__.py").is_file() and parts[0] in defined(path / "__init__.py")
 
 
-@each
-def test_every_file_that_a_page_names_exists(page: Path) -> None:
-    named = set(FILE.findall(page.read_text(encoding="utf-8")))
-    assert sorted(name for name in named if not (REPOSITORY / name).exists()) == []
+def missing(named: Callable[[str], Iterable[str]]) -> list[str]:
+    """Return what `named` takes from the texts of the pages, as `page: name`."""
+    return [
+        f"{page.relative_to(REPOSITORY)}: {name}"
+        for page in PAGES
+        for name in sorted(set(named(page.read_text(encoding="utf-8"))))
+    ]
 
 
-@each
-def test_every_module_that_a_page_names_exists(page: Path) -> None:
-    named = set(MODULE.findall(page.read_text(encoding="utf-8"))) - GROUPS
-    assert sorted(name for name in named if not exists(name)) == []
+def test_files_that_pages_name_exist() -> None:
+    assert (
+        missing(lambda text: [name for name in FILE.findall(text) if not (REPOSITORY / name).exists()]) == []
+    )
 
 
-@each
-def test_what_a_page_places_in_a_file_is_there(page: Path) -> None:
-    placed = re.findall(r"`(\w+)` (?:in|of) `([\w/]+\.py)`", page.read_text(encoding="utf-8"))
-    assert [pair for pair in placed if pair[0] not in defined(REPOSITORY / pair[1])] == []
+def test_modules_that_pages_name_exist() -> None:
+    assert missing(lambda text: [n for n in MODULE.findall(text) if n not in GROUPS and not exists(n)]) == []
+
+
+def test_names_that_pages_place_in_a_file_are_there() -> None:
+    def misplaced(text: str) -> list[str]:
+        placed = re.findall(r"`(\w+)` (?:in|of) `([\w/]+\.py)`", text)
+        return [f"{name} in {file}" for name, file in placed if name not in defined(REPOSITORY / file)]
+
+    assert missing(misplaced) == []
 
 
 @pytest.mark.parametrize(
@@ -90,9 +96,8 @@ def test_names_are_looked_up(name: str, there: bool) -> None:
     assert exists(name) is there
 
 
-def commands(page: Path) -> list[tuple[str, set[str]]]:
-    """Returns the commands of `twin` in code of a page, each with its long options."""
-    text = page.read_text(encoding="utf-8")
+def commands(text: str) -> list[tuple[str, set[str]]]:
+    """Return the commands of `twin` in code of a page, each with its long options."""
     # Not what a page shows to go wrong.
     lines = re.findall(r"^(?:\$ )?twin (?!.*# exits 2$)(.*?)(?:  #.*)?$", text, re.MULTILINE) + re.findall(
         r"`twin ([^`]+)`", text
@@ -103,15 +108,17 @@ def commands(page: Path) -> list[tuple[str, set[str]]]:
     return [(name, options) for name, options in words if name in known]
 
 
-@each
-def test_every_option_that_a_page_names_exists(page: Path) -> None:
-    for name, options in commands(page):
-        command = cli.twin.get_command(click.Context(cli.twin), name)
-        assert command is not None
-        known = {
-            option for parameter in command.params for option in (*parameter.opts, *parameter.secondary_opts)
-        }
-        assert options - known - {"--help"} == set(), f"twin {name}"
+def test_options_that_pages_name_exist() -> None:
+    def unknown(text: str) -> Iterator[str]:
+        for name, options in commands(text):
+            command = cli.twin.get_command(click.Context(cli.twin), name)
+            assert command is not None
+            known = {
+                word for parameter in command.params for word in (*parameter.opts, *parameter.secondary_opts)
+            }
+            yield from (f"twin {name} {option}" for option in options - known - {"--help"})
+
+    assert missing(unknown) == []
 
 
 def test_every_page_is_in_the_index(repository: Path) -> None:
@@ -128,8 +135,3 @@ def test_every_page_is_in_the_index(repository: Path) -> None:
 def test_the_page_of_commands_is_current() -> None:
     page = commands_page.PAGE.read_text(encoding="utf-8")
     assert page == commands_page.made(), "run: python -m tests.support.commands_page"
-
-
-def test_the_code_map_is_current() -> None:
-    drawn = draw_code_map.TARGET.read_text(encoding="utf-8")
-    assert drawn == draw_code_map.draw(draw_code_map.read()), "run: python docs/draw_code_map.py"

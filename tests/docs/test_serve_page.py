@@ -7,12 +7,11 @@ from hashlib import sha256
 from pathlib import Path
 
 import pytest
-from starlette.testclient import TestClient
 
 from service.api.app import ApiSettings, make_app
 from service.api.tokens import ROLES, Tokens, parsed
 from service.session.observation import ItemReader
-from tests.support.serving import toy_session
+from tests.support.serving import asking, toy_session
 from twin.estimation.estimator import Estimator
 from twin.scenario import cluster_and_jobs
 from twin.scenario import prepare as scenarios
@@ -40,7 +39,7 @@ def test_the_table_of_routes_is_that_of_the_service(
             for method in (name.upper() for name in entry)
         }  # fmt: skip
         assert said.keys() == there
-        with TestClient(app) as client:
+        with asking(app) as client:
             for route, role in said.items():
                 method, path = route.split()
                 statuses = {

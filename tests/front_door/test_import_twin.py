@@ -100,6 +100,13 @@ def test_runs_of_one_world_are_compared_and_others_refused(store: twin.Store, ru
         store.compare(run)
 
 
+def test_compare_takes_the_window_of_replay(store: twin.Store, run: twin.Run) -> None:
+    found = twin.compare(["static", "single"], "tri-7b", store=store, window=("4500", None), bound=False)
+    assert [row.policy for row in found.rows] == ["static", "single"]
+    kpis = found.rows[0].kpis
+    assert kpis is not None and kpis.tokens == run.kpis.tokens and found.wall_s == run.kpis.wall_s
+
+
 class Holds:
     """Starts with the static plan and holds."""
 

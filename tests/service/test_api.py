@@ -15,7 +15,7 @@ from service.api.app import ApiSettings, make_app
 from service.api.limits import LimitRate, RequestLimits
 from service.api.tokens import Tokens, parsed
 from service.session.session import Session
-from tests.support.serving import links, toy_session
+from tests.support.serving import api_settings, asking, links, toy_session
 
 LINES = {"Content-Type": "application/x-ndjson"}
 
@@ -30,7 +30,7 @@ def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Session]:
 
 @pytest.fixture(scope="module")
 def client(session: Session) -> Iterator[TestClient]:
-    with TestClient(make_app(session, ApiSettings())) as one:
+    with asking(make_app(session, api_settings())) as one:
         yield one
 
 
@@ -187,7 +187,7 @@ def test_a_faulty_request_is_named_and_never_a_fault_of_ours(
     session: Session, method: str, path: str, body: bytes, status: int
 ) -> None:
     most = RequestLimits(body_bytes=2000 if status == 413 else 10**6)
-    with TestClient(make_app(session, ApiSettings(limits=most)), raise_server_exceptions=True) as client:
+    with asking(make_app(session, api_settings(limits=most)), raise_server_exceptions=True) as client:
         answer = client.request(method, path, content=body, headers={"Content-Type": "application/json"})
     assert answer.status_code == status, answer.text
     assert answer.json()["schema"] == "twin.error/1" and answer.json()["message"]
@@ -212,7 +212,7 @@ def guarded(session: Session, tmp_path: Path) -> Iterator[Callable[..., int]]:
     path = token_file(
         tmp_path / "tokens", eye="read", hand="push", head="decide", boss="admin", old="admin 2001-01-01"
     )
-    with TestClient(make_app(session, ApiSettings(Tokens(path)))) as client:
+    with asking(make_app(session, ApiSettings(Tokens(path))), "") as client:
 
         def ask(name: str, method: str, url: str, **words: Any) -> int:
             head = {"Authorization": f"Bearer {name}"} if name else {}
@@ -273,7 +273,7 @@ def test_a_faulty_line_of_tokens_is_named(tmp_path: Path, line: str, message: st
 
 
 def test_an_address_that_asks_too_often_is_told_to_wait(session: Session) -> None:
-    with TestClient(make_app(session, ApiSettings(limits=RequestLimits(per_s=1, burst=3)))) as client:
+    with asking(make_app(session, api_settings(limits=RequestLimits(per_s=1, burst=3)))) as client:
         answers = [client.get("/health") for _ in range(5)]
     assert [answer.status_code for answer in answers] == [200, 200, 200, 429, 429]
     assert answers[-1].headers["retry-after"] == "1"

@@ -14,12 +14,12 @@ import pytest
 from fastapi.routing import APIRoute
 from starlette.testclient import TestClient
 
-from service.api.app import ApiSettings, make_app
+from service.api.app import make_app
 from service.api.tokens import Tokens
 from service.console import routes
 from service.console.assets import STATIC, assets
 from service.session.session import Session
-from tests.support.serving import links, toy_session
+from tests.support.serving import TOKEN, api_settings, asking, links, toy_session
 from twin.core.plan import Plan, Share, Sync, to_json
 from twin.core.plan_text import plan_text
 
@@ -35,9 +35,9 @@ def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Session]:
 
 
 def opened(session: Session, tokens: Path | None = None) -> TestClient:
-    app = make_app(session, ApiSettings(Tokens(tokens)))
+    app = make_app(session, api_settings(tokens=Tokens(tokens, TOKEN)))
     routes.mount(app)
-    return TestClient(app)
+    return asking(app)
 
 
 @pytest.fixture(scope="module")

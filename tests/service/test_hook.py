@@ -1,6 +1,7 @@
 """The hook of a training loop: what it tells, and what becomes of it when the service is away."""
 
 import json
+import os
 import subprocess
 import sys
 import threading
@@ -12,7 +13,9 @@ from typing import Any
 
 import pytest
 
+from service import observation_sinks
 from service.hook import TrainingHook
+from service.spool import Spool
 
 
 class Listener:
@@ -174,3 +177,20 @@ def test_an_order_is_handed_over_until_it_is_answered(listener: Listener) -> Non
         until(lambda: any(seen["kind"] == "plan" for seen in listener.seen))
     (seen,) = [seen for seen in listener.seen if seen["kind"] == "plan"]
     assert (seen["order"], seen["state"], seen["pause_s"]) == (4, "applied", 1.5)
+
+
+def test_what_is_no_batch_in_a_spool_is_passed_over(listener: Listener, tmp_path: Path) -> None:
+    names = [f"{n:012d}-{'0' * 32}.ndjson" for n in range(3)]
+    os.mkfifo(tmp_path / names[0])
+    (tmp_path / names[1]).symlink_to("/dev/zero")
+    with (tmp_path / names[2]).open("wb") as file:
+        file.truncate(1 << 30)
+    spool = Spool(tmp_path, 1_000)
+    assert len(spool) == 0 and spool.first() is None
+
+
+def test_an_order_that_is_none_stops_nothing() -> None:
+    for answer in (None, [], {}, {"order": 1}, {"order": {"number": "1", "plan": None, "reason": ""}}):
+        with pytest.raises(ValueError, match="answer"):
+            observation_sinks._order(answer)
+    assert observation_sinks._order({"order": None}) is None

@@ -4,15 +4,14 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from starlette.testclient import TestClient
 
 from ingest.core.errors import UsageError
-from service.api.app import ApiSettings, make_app
+from service.api.app import make_app
 from service.session import job_forecast
 from service.session.job_book import BookedJob, JobBook
 from service.session.job_forecast import JobsNow
 from service.session.session import Session
-from tests.support.serving import toy_session
+from tests.support.serving import api_settings, asking, toy_session
 
 S = 10**9
 NOW = 1_000 * S
@@ -134,7 +133,7 @@ def test_an_end_that_nobody_knows_is_said() -> None:
 
 
 def test_the_routes_take_changes_and_list_jobs(session: Session) -> None:
-    with TestClient(make_app(session, ApiSettings())) as client:
+    with asking(make_app(session, api_settings())) as client:
         answer = client.post("/v1/jobs", json=[submit("one"), submit("two", 4, 60), None])
         assert answer.json() == {
             "accepted": 2, "unchanged": 0, "refused": [{"item": 2, "reason": "not a JSON object"}],
@@ -145,7 +144,8 @@ def test_the_routes_take_changes_and_list_jobs(session: Session) -> None:
         found = {one["id"]: one for one in listed["jobs"]}
         assert found["one"]["state"] == "running" and found["one"]["on"] == {"d1": 1}
         assert found["two"]["state"] == "waiting" and found["two"]["starts_in_s"] is not None
-        assert client.post("/v1/jobs", content=b"{").status_code == 400
+        cut = client.post("/v1/jobs", content=b"{", headers={"Content-Type": "application/json"})
+        assert cut.status_code == 400
         assert client.get("/v1/jobs", params={"scheduler": "best"}).status_code == 422
 
 

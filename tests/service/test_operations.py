@@ -22,16 +22,16 @@ import uvicorn
 import yaml
 from fastapi import FastAPI
 from prometheus_client.parser import text_string_to_metric_families
-from starlette.testclient import TestClient
 
 from ingest.core import resources
-from service.api.app import ApiSettings, make_app
-from tests.support.serving import links, toy_session
+from service.api.app import make_app
+from tests.support.serving import api_settings, asking, links, toy_session
 
 FOLDER = resources.configs("operations")
 HEALTHY = {
     'up{job="twin"}': "1x90",
     "twin_log_problem": "0x90",
+    "twin_clock_problem": "0x90",
     "twin_observations_total": "0+600x90",
     "twin_observations_refused_total": "0+1x90",
     "twin_decisions_total": "0+1x90",
@@ -49,6 +49,7 @@ HEALTHY = {
 FAULTS = {
     "TwinDown": {'up{job="twin"}': "0x90"},
     "TwinLogCannotBeWritten": {"twin_log_problem": "1x90"},
+    "TwinClockWrong": {"twin_clock_problem": "1x90"},
     "TwinNoTelemetry": {"twin_observations_total": "7x90", "twin_observations_refused_total": "1x90"},
     "TwinNoDecision": {"twin_decisions_total": "7x90"},
     "TwinObservationsRefused": {"twin_observations_refused_total": "0+60x90"},
@@ -77,12 +78,12 @@ def test_there_is_a_fault_for_every_alert_and_a_paragraph() -> None:
 @pytest.fixture
 def app(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FastAPI]:
     session = toy_session(tmp_path, monkeypatch)
-    yield make_app(session, ApiSettings())
+    yield make_app(session, api_settings())
     session.close()
 
 
 def test_alerts_and_dashboard_name_metrics_that_the_service_has(app: FastAPI) -> None:
-    with TestClient(app) as client:
+    with asking(app) as client:
         client.post("/v1/observations", json=links())
         client.post("/v1/decide")
         text = client.get("/metrics").text

@@ -74,6 +74,46 @@ def test_bad_items_are_named_with_their_reason_and_the_good_ones_kept(start: Sta
         assert reason in refused["reason"]
 
 
+def test_a_number_that_cannot_be_computed_with_is_refused_with_its_limits(start: Start) -> None:
+    session = start()
+    now, link = time.time_ns(), links()[0]
+    step = {"kind": "step", "epoch_ns": now, "step": 1, "seconds": 1.0}
+    plan = {**session.published.plan}
+    bad = [
+        ({**link, "bandwidth_bps": 5e-324}, "bandwidth_bps 5e-324: outside 1 to 1e+15"),
+        ({**link, "bandwidth_bps": -0.5}, "bandwidth_bps -0.5: outside 0 to 1e+15"),
+        ({**link, "bandwidth_bps": math.inf}, "bandwidth_bps inf: outside"),
+        ({**link, "latency_s": 5e-324}, "latency_s 5e-324: outside 1e-09 to 1e+07"),
+        ({**link, "src": "\ud800"}, "unknown domain '\\ud800'"),
+        ({**step, "seconds": 5e-324}, "seconds 5e-324: outside 1e-09 to 1e+07"),
+        ({**step, "step": 2**63}, "step 9223372036854775808: outside 0 to"),
+        ({**step, "compute_s": {"d0": 5e-324}}, "compute_s.d0 5e-324: outside"),
+        ({**step, "sent": [["d0", "d1", 1]]}, "each [source, target, bytes, seconds]"),
+        ({"kind": "domain", "epoch_ns": now, "domain": "d0", "slowdown": 1e300}, "slowdown 1e+300: outside"),
+        (
+            {"kind": "plan", "epoch_ns": now, "state": "Running"},
+            "state 'Running': there are running, applied",
+        ),
+        ({"kind": "plan", "epoch_ns": now, "state": "applied"}, "order: a whole number is needed"),
+    ]
+    for field, value, words in (
+        ("p2p", "Blocking", "'blocking', 'overlapped' or 'rendezvous'"),
+        ("recompute", "Full", "'none', 'selective' or 'full'"),
+        ("schedule", "x", "'gpipe', '1f1b'"),
+        ("zero", -1, "0 to 3"),
+        ("extra_warmup", 10**18, "0 to 10,000"),
+    ):
+        report = {"kind": "plan", "epoch_ns": now, "state": "running", "plan": {**plan, field: value}}
+        bad.append((report, words))
+    answer = observe(session, "a", [item for item, _ in bad])
+    assert answer["accepted"] == 0 and len(answer["refused"]) == len(bad)
+    for refused, (_, reason) in zip(answer["refused"], bad, strict=True):
+        assert reason in refused["reason"]
+    assert "telemetry_received" not in types(session), "what is refused costs no event"
+    assert session.intake.refused == len(bad)
+    assert observe(session, "a", links())["accepted"] == 6  # its key is not used up
+
+
 def test_a_key_that_was_here_before_changes_nothing_also_after_a_restart(start: Start) -> None:
     first = start()
     items = [*links(), {"kind": "nothing"}]

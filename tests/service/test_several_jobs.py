@@ -6,15 +6,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from starlette.testclient import TestClient
 
 from ingest.core.errors import NotFoundError, UsageError
 from replay.audit.audit import audit
 from replay.log.run_log import RunReader
-from service.api.app import ApiSettings, make_app
+from service.api.app import make_app
 from service.console import routes
 from service.session.session import Session
-from tests.support.serving import observe, toy_session
+from tests.support.serving import api_settings, asking, observe, toy_session
 
 JOBS = [
     {"name": "long"},
@@ -149,9 +148,9 @@ def test_each_job_has_its_own_steps_decisions_and_orders(start: Start) -> None:
 
 def test_routes_show_all_jobs_and_say_what_they_do_not_offer(start: Start) -> None:
     session = start(mode="active")
-    app = make_app(session, ApiSettings())
+    app = make_app(session, api_settings())
     routes.mount(app)
-    with TestClient(app) as client:
+    with asking(app) as client:
         assert client.post("/v1/jobs", json={"kind": "submit", "id": "short"}).json()["accepted"] == 1
         state = client.get("/v1/state").json()
         assert state["listed"] == ["long", "short", "urgent"]

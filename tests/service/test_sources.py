@@ -287,3 +287,52 @@ def test_a_page_that_is_no_page_of_metrics_is_said(
         ScrapedPage("http://127.0.0.1:9/metrics").fetch()
     with pytest.raises(UsageError, match="begins with http"):
         ScrapedPage("file:///etc/passwd")
+
+
+def test_a_pipe_is_no_file_to_follow_and_holds_nothing_up(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "links.ndjson")
+    source = FollowedFile(tmp_path / "links.ndjson")
+    source.go_on(None, 0)
+    with pytest.raises(InputError, match="no regular file; only such a file can be followed"):
+        source.fetch()
+
+
+def test_lines_from_the_border_are_refused_one_by_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "links.ndjson"
+    session = toy_session(tmp_path / "store", monkeypatch)
+    bad = [
+        b"[" * 50_000, b'{"kind":"link","epoch_ns":1e999}', b"\xff\xfe\x00", b"1" * 6_000,
+        b'{"kind":["link"]}',
+        json.dumps({**links()[1], "bandwidth_bps": 5e-324}).encode(), b'{"kind":"plan","state":"Running"}',
+    ]  # fmt: skip
+    path.write_bytes(b"\n".join([*bad, json.dumps(links()[0]).encode(), b""]))
+    feeder = Feeder(session, FollowedFile(path, every_s=0.01))
+    end = time.monotonic() + 20
+    while (feeder.accepted, feeder.refused) != (1, len(bad)) and time.monotonic() < end:
+        time.sleep(0.01)
+    assert (feeder.accepted, feeder.refused, session.failure) == (1, len(bad), None)
+    feeder.close()
+    session.close()
+
+
+def test_a_source_that_fails_in_any_way_is_said_and_read_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session = toy_session(tmp_path / "store", monkeypatch)
+    source = FollowedFile(tmp_path / "links.ndjson", every_s=0.01)
+    calls: list[int] = []
+
+    def fetch() -> None:
+        calls.append(1)
+        raise RecursionError("too deep")
+
+    monkeypatch.setattr(source, "fetch", fetch)
+    feeder = Feeder(session, source)
+    end = time.monotonic() + 20
+    while len(calls) < 3 and time.monotonic() < end:
+        time.sleep(0.01)
+    assert len(calls) >= 3 and "RecursionError: too deep" in feeder.problem
+    feeder.close()
+    session.close()

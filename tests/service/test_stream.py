@@ -74,3 +74,25 @@ def test_closing_ends_every_stream_and_silence_has_a_beat(monkeypatch: pytest.Mo
         hub.publish([event(1)])  # nobody is there, nothing happens
 
     asyncio.run(run())
+
+
+def test_a_stream_ends_when_it_is_allowed_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stream, "CHECK_S", 0.01)
+
+    async def run() -> None:
+        hub, allowed = Hub(), [True]
+        hub.attach()
+        events = hub.events(None, lambda: allowed[0])
+        assert await anext(events) == b"retry: 2000\n\n"
+        hub.publish([event(1)])
+        assert (await anext(events)).startswith(b"id: 1")
+        allowed[0] = False
+        hub.publish([event(2)])  # it gets none of what comes after
+        assert [text async for text in events] == []
+        allowed[0] = True
+        silent = hub.events(None, lambda: allowed[0])
+        await anext(silent)
+        allowed[0] = False
+        assert await asyncio.wait_for(anext(silent, None), 1) is None
+
+    asyncio.run(run())

@@ -7,8 +7,8 @@ from twin.queue import kernel
 from twin.queue.jobs import Int
 
 TEXT = Path(kernel.__file__).read_text(encoding="utf-8")
-COMPILED = "from ingest.core.compiled import njit, njit_borrowing\n"
-PLAIN = "def njit(**_):\n    return lambda function: function\n\nnjit_borrowing = njit\n"
+COMPILED = "from ingest.core.compiled import njit\n"
+PLAIN = "def njit(**_):\n    return lambda function: function\n"
 MUTANTS = {
     "the reservation goes by the limit, not by the predicted end": (
         "time + jobs.predicted[job], job)\n    now[RUNNING] += 1",

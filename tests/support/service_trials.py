@@ -13,6 +13,7 @@ import httpx
 from replay.audit.audit import audit
 from replay.log.run_log import RunReader
 from replay.store import run_index
+from tests.support import serving
 from tests.support.serving import NAMES, links
 
 
@@ -21,6 +22,7 @@ class RememberingClient:
     """Pushes batches and asks for decisions until the service is gone; keeps every answer."""
 
     names: tuple[str, ...] = NAMES
+    token: str = serving.TOKEN
     batches: dict[str, tuple[list[Any], dict[str, Any]]] = field(default_factory=dict)
     decisions: dict[int, dict[str, Any]] = field(default_factory=dict)
     jobs: dict[str, str] = field(default_factory=dict)
@@ -30,7 +32,7 @@ class RememberingClient:
 
     def push(self, address: str, name: str) -> None:
         """Sends batch after batch."""
-        with httpx.Client(base_url=address, timeout=60) as http:
+        with serving.http(address, self.token) as http:
             for number in range(10_000):
                 key, items = f"{name}-{number}", links(random.uniform(1e9, 4e9), names=self.names)
                 self.unsure[key] = items
@@ -43,7 +45,7 @@ class RememberingClient:
 
     def submit(self, address: str, name: str) -> None:
         """Submits job after job; every second one starts."""
-        with httpx.Client(base_url=address, timeout=60) as http:
+        with serving.http(address, self.token) as http:
             for number in range(1_000):
                 one = f"{name}-{number}"
                 items: list[dict[str, Any]] = [{"kind": "submit", "id": one, "gpus": 1, "estimate_s": 60}]
@@ -62,7 +64,7 @@ class RememberingClient:
 
     def decide(self, address: str) -> None:
         """Asks for decision after decision."""
-        with httpx.Client(base_url=address, timeout=60) as http:
+        with serving.http(address, self.token) as http:
             while True:
                 try:
                     answer = http.post("/v1/decide")
@@ -94,7 +96,7 @@ class RememberingClient:
 
     def send_again(self, address: str) -> None:
         """Sends every batch again: what was acknowledged is known, what was not is taken now."""
-        with httpx.Client(base_url=address, timeout=60) as http:
+        with serving.http(address, self.token) as http:
             for key, (items, answer) in self.batches.items():
                 assert self.sent(http, key, items) == {**answer, "duplicate": True}
             for key, items in self.unsure.items():  # as the hook does

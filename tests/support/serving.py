@@ -1,4 +1,7 @@
-"""A decision service on a toy world: three domains d0, d1, d2, constant links, no lake, no network."""
+"""A decision service on a toy world: three domains d0, d1, d2, constant links, no lake, no network.
+
+Clients of tests get the token here: `asking` in this process, `http` over a socket.
+"""
 
 import time
 from collections.abc import Iterator
@@ -10,8 +13,14 @@ from pathlib import Path
 from threading import Thread
 from typing import Any
 
+import httpx
 import pytest
+from fastapi import FastAPI
+from starlette.testclient import TestClient
 
+from service import local_token
+from service.api.app import ApiSettings
+from service.api.tokens import Tokens
 from service.session import resumption
 from service.session import session as sessions
 from service.session.session import Session, SessionSettings
@@ -21,6 +30,34 @@ from twin.scenario.prepare import PreparedScenario
 
 NAMES = ("d0", "d1", "d2")
 Json = dict[str, Any]
+TOKEN = "token-of-the-tests"
+"""The token of services that tests start in their own code; `twin serve` makes one of its own."""
+LOCAL = "http://127.0.0.1"
+
+
+def bearer(token: str = TOKEN) -> dict[str, str]:
+    """The header that shows a token."""
+    return {"Authorization": f"Bearer {token}"}
+
+
+def api_settings(**more: Any) -> ApiSettings:
+    """Settings of a service whose token is `TOKEN`; `more` are fields of `ApiSettings`."""
+    return ApiSettings(**{"tokens": Tokens(None, TOKEN), **more})
+
+
+def asking(app: FastAPI, token: str = TOKEN, **more: Any) -> TestClient:
+    """A client of an application in this process that shows a token; "": none."""
+    return TestClient(app, base_url=LOCAL, headers=bearer(token) if token else {}, **more)
+
+
+def http(address: str, token: str = TOKEN, **more: Any) -> httpx.Client:
+    """A client of a service behind a socket that shows a token."""
+    return httpx.Client(base_url=address, headers=bearer(token) if token else {}, **{"timeout": 60, **more})
+
+
+def http_of_twin_serve(address: str, **more: Any) -> httpx.Client:
+    """A client of a `twin serve` that this user has started."""
+    return http(address, local_token.find(address), **more)
 
 
 def links(
@@ -64,11 +101,14 @@ def listening(store: Path) -> Iterator[str]:
     """The address of a service of the toy world in a thread of this process."""
     import uvicorn
 
-    from service.api.app import ApiSettings, make_app
+    from service.api.app import make_app
+    from service.console import routes
 
     with pytest.MonkeyPatch.context() as patch:
         session = toy_session(store, patch)
-        server = uvicorn.Server(uvicorn.Config(make_app(session, ApiSettings()), port=0, log_level="error"))
+        app = make_app(session, api_settings())
+        routes.mount(app)
+        server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="error"))
         thread = Thread(target=server.run)
         thread.start()
         while not server.started:
@@ -82,12 +122,12 @@ def listening(store: Path) -> Iterator[str]:
 def serve(store: Path, pipe: Connection) -> None:
     """Serves the toy world over a socket of this machine and sends its address; ends by a signal."""
     from service.api import server
-    from service.api.app import ApiSettings, make_app
+    from service.api.app import make_app
     from service.api.limits import RequestLimits
 
     session = toy_session(store, pytest.MonkeyPatch())
     address = server.ListenAddress(port=0)
-    app = make_app(session, ApiSettings(limits=RequestLimits(per_s=1e6, burst=1e6)))
+    app = make_app(session, api_settings(limits=RequestLimits(per_s=1e6, burst=1e6)))
     server.run(app, address, server.bound(address), pipe.send)
     session.close()
 

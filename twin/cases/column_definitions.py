@@ -26,8 +26,8 @@ Cell = Any
 class BadCellError(InputError):
     """A case has no answer because of its cell in `column` ("" where no single column is the reason)."""
 
-    def __init__(self, column: str, message: str) -> None:
-        super().__init__(message)
+    def __init__(self, column: str, message: str, *, code: str | None = None) -> None:
+        super().__init__(message, code=code)
         self.column = column
 
 

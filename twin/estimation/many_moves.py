@@ -9,7 +9,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 from numpy.typing import NDArray
 
-from ingest.core.compiled import njit_borrowing, njit_inner
+from ingest.core.compiled import njit
 from ingest.core.units import BITS_PER_BYTE
 from twin.core.domain import LinkState
 from twin.core.job import JobSpec
@@ -91,7 +91,7 @@ def _layer_bytes(job: JobSpec) -> Float:
     return np.array([[job.moved_bytes(layer) for layer in layers], experts], dtype=np.float64)
 
 
-@njit_borrowing(cache=True, nogil=True)
+@njit(borrowing=True, cache=True, nogil=True)
 def _fill_moves(old, new, layers, links, moved, seconds):  # type: ignore[no-untyped-def]
     """Fills `moved` (P, Q, K, K), zero at first, and `seconds` (P, Q), the restart aside."""
     old_owner, old_domain, _, old_copies = old
@@ -114,7 +114,7 @@ def _fill_moves(old, new, layers, links, moved, seconds):  # type: ignore[no-unt
             seconds[p, q] = slowest
 
 
-@njit_inner(borrowing=True, cache=True, nogil=True)
+@njit(inner=True, borrowing=True, cache=True, nogil=True)
 def _slowest_transfer(moved, links):  # type: ignore[no-untyped-def]
     """Returns seconds until the last byte between domains has arrived: over each link, and over all that a
     domain sends or receives."""
@@ -138,7 +138,7 @@ def _slowest_transfer(moved, links):  # type: ignore[no-untyped-def]
     return slowest
 
 
-@njit_inner(borrowing=True, cache=True, nogil=True)
+@njit(inner=True, borrowing=True, cache=True, nogil=True)
 def _transmission_s(size_bytes, bps):  # type: ignore[no-untyped-def]
     """Returns the seconds of a transfer, infinite over a dead link."""
     return size_bytes * BITS_PER_BYTE / bps if bps > 0 else np.inf

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ingest.core.compiled import njit_borrowing, njit_inner
+from ingest.core.compiled import njit
 from ingest.core.units import NS_PER_S
 from twin.costs.boundary_terms import ends_ns_compiled, terms_compiled
 from twin.pipeline.kernel import DEAD, LONGEST_NS
@@ -90,20 +90,20 @@ def one_type(links: Float) -> Float:
     return one
 
 
-@njit_inner(borrowing=True, cache=True, nogil=True)
+@njit(inner=True, borrowing=True, cache=True, nogil=True)
 def linked(links, p, x, a, b):  # type: ignore[no-untyped-def]
     """Returns what plan p finds under state x between domains a and b in the `one_type` of link states."""
     return links[min(p, links.shape[0] - 1), min(x, links.shape[1] - 1), a, b]
 
 
-@njit_inner(borrowing=True, cache=True, nogil=True)
+@njit(inner=True, borrowing=True, cache=True, nogil=True)
 def _across(size_bytes, tied_bytes, p, x, a, b, bandwidth_bps, latency_s):  # type: ignore[no-untyped-def]
     """Times of a message, and of the exchange for a tied embedding, from domain a to b."""
     bps, late_s = linked(bandwidth_bps, p, x, a, b), linked(latency_s, p, x, a, b)
     return terms_compiled(size_bytes, tied_bytes, bps, late_s * NS_PER_S)
 
 
-@njit_borrowing(cache=True, nogil=True)
+@njit(borrowing=True, cache=True, nogil=True)
 def _exact_ns(lines, bandwidth_bps, latency_s, order, gpipe, mode, room, out):  # type: ignore[no-untyped-def]
     """Fills `out`; plans of one shape come together in `order` (P,)."""
     t, waiting = room.t, room.waiting
@@ -137,7 +137,7 @@ def _exact_ns(lines, bandwidth_bps, latency_s, order, gpipe, mode, room, out):  
         _run(filled, depth, m, gpipe, mode, room, out)
 
 
-@njit_inner(borrowing=True, cache=True, nogil=True)
+@njit(inner=True, borrowing=True, cache=True, nogil=True)
 def _run(filled, depth, m, gpipe, mode, room, out):  # type: ignore[no-untyped-def]
     """Time the lanes that are `filled`; the others repeat the first one."""
     t, waiting = room.t, room.waiting
@@ -150,7 +150,7 @@ def _run(filled, depth, m, gpipe, mode, room, out):  # type: ignore[no-untyped-d
         out[waiting[x, 0], waiting[x, 1]] = room.total[x]
 
 
-@njit_inner(borrowing=True, cache=True, nogil=True)
+@njit(inner=True, borrowing=True, cache=True, nogil=True)
 def _load(p, x, lane, lines, bandwidth_bps, latency_s, t):  # type: ignore[no-untyped-def]
     """Fill a lane with plan p under state x; False: a link is dead."""
     size_bytes, depth = lines.message_bytes[p], lines.stages[p]
@@ -175,7 +175,7 @@ def _load(p, x, lane, lines, bandwidth_bps, latency_s, t):  # type: ignore[no-un
     return True
 
 
-@njit_inner(borrowing=True, cache=True, nogil=True)
+@njit(inner=True, borrowing=True, cache=True, nogil=True)
 def both_ends(p, lines):  # type: ignore[no-untyped-def]
     """Domains that exchange the gradient of a tied embedding of plan p; -1, -1 without an exchange."""
     a, b = -1, -1
@@ -186,7 +186,7 @@ def both_ends(p, lines):  # type: ignore[no-untyped-def]
     return a, b
 
 
-@njit_inner(borrowing=True, cache=True, nogil=True)
+@njit(inner=True, borrowing=True, cache=True, nogil=True)
 def exchange_ns(p, x, ends, lines, bandwidth_bps, latency_s):  # type: ignore[no-untyped-def]
     """Nanoseconds of that exchange under state x; `LONGEST_NS` over a dead link."""
     a, b = ends

@@ -21,10 +21,15 @@ class LinkModel(Protocol):
         """(L,) evidence of recent samples against the first model, twice the log-likelihood ratio."""
         ...
 
+    @property
+    def restarted(self) -> Index:
+        """Links of which a filter was re-initialised by the last observation."""
+        ...
+
     def observe(self, now_ns: int, index: Index, z_log: Array) -> tuple[Index, Array]:
         """Takes observations `z_log` (n,) of links `index` (n,).
 
-        Returns: the links that were re-initialised and the normalised innovations squared (n,).
+        Returns: the links whose alarm is raised now and the normalised innovations squared (n,).
         """
         ...
 
@@ -45,11 +50,13 @@ class LinkModel(Protocol):
 class FilterUpdate:
     """Results of one observation.
 
-    `changed`: links that were re-initialised; `nis` (n,): normalised innovations squared; `errors`: horizon
-    index and errors (n,), in stated deviations of a sample, of each forecast that came due.
+    `alarms`: links whose alarm is raised now; `restarted`: those of which a filter was re-initialised;
+    `nis` (n,): normalised innovations squared; `errors`: horizon index and errors (n,), in stated deviations
+    of a sample, of each forecast that came due.
     """
 
-    changed: Index
+    alarms: Index
+    restarted: Index
     nis: Array
     errors: list[tuple[int, Array]]
 
@@ -77,13 +84,13 @@ class BandwidthFilter:
         errors = self._mixture.compare(now_ns, index, z_log)
         certain = z_log - _EXPLAINED * self._noise
         self._log_capacity[index] = np.maximum(self._log_capacity[index], certain)
-        changed, nis = self._model.observe(now_ns, index, z_log)
+        alarms, nis = self._model.observe(now_ns, index, z_log)
         due = self._mixture.due(now_ns)
         if len(due):
             mean, sd = (stated[due] for stated in self.forecast(now_ns))
             means, variances = self._model.forecast_models(now_ns, self._horizons_s[due])
             self._mixture.keep(now_ns, due, ModelForecasts(mean, self.with_noise(sd), means, variances))
-        return FilterUpdate(changed, nis, errors)
+        return FilterUpdate(alarms, self._model.restarted, nis, errors)
 
     def forecast(self, now_ns: int) -> tuple[Array, Array]:
         """Mean, not above the capacity, and stated deviation at every horizon; both (H, L).

@@ -13,6 +13,7 @@ from typing import Protocol
 import numpy as np
 
 from ingest.core.units import NS_PER_S
+from twin.filters.change_alarms import ChangeAlarms, Innovations
 from twin.filters.kalman_bank import GATE, Index
 from twin.filters.ou_process import MIN_SAMPLES, MIN_SD, Array
 
@@ -96,17 +97,20 @@ class SingleModel:
         self._forecaster = deepcopy(trained)
         self._last_ns, self._origin_ns = np.zeros(links, np.int64), 0
         self.odds = np.zeros(links)
+        self._alarms = ChangeAlarms(links)
+        self.restarted: Index = np.zeros(0, np.int64)  # no forecaster is ever re-initialised
 
     def observe(self, now_ns: int, index: Index, z_log: Array) -> tuple[Index, Array]:
         """Takes observations `z_log` (n,) of links `index` (n,).
 
-        Returns: no link, since none is ever re-initialised, and (n,) the squared error of each forecast over
-        its stated variance (NIS), at most the square of the gate of the Kalman filters.
+        Returns: the links whose alarm is raised now, and (n,) the squared error of each forecast over its
+        stated variance (NIS), at most the square of the gate of the Kalman filters.
         """
         mean, var = (stated[0, index] for stated in self.forecast(now_ns, np.zeros(1)))
         self._last_ns[index] = now_ns + self._origin_ns
         self._forecaster.observe(index, self._last_ns[index] / NS_PER_S, z_log)
-        return index[:0], np.minimum((z_log - mean) ** 2 / var, GATE**2)
+        found = Innovations(z_log - mean, var, np.ones_like(var), var, var)
+        return self._alarms.observe(index, z_log, found), found.nis(GATE)
 
     def forecast(self, now_ns: int, horizons_s: Array, odds: Array | None = None) -> tuple[Array, Array]:
         """Mean and variance of an observation at `now_ns` + each horizon (H,); both (H, L)."""

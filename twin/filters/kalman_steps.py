@@ -1,4 +1,4 @@
-"""Compiled inner loops of `twin.filters.kalman_bank` and `twin.filters.multiple_model`."""
+"""Compiled inner loops of `twin.filters.kalman_bank`, `multiple_model` and `change_alarms` there."""
 
 from math import exp, expm1, log
 
@@ -35,21 +35,65 @@ def update_model_weights(index, innovation, total, seen, memory, gate, score):  
 
     `innovation` and `total` (2 L,), `seen` (L,), `score` (2, L).
 
-    Returns: (n,) the square of the mixture's innovation over its variance, at most `gate` squared.
+    Returns: (5, n) the mixture's innovation and its variance, the weight of the first model, and the
+    variances of both models.
     """
     links = len(seen)
-    nis = np.empty(len(index))
+    found = np.empty((5, len(index)))
     for k in range(len(index)):
         i = index[k]
         j = i + links
         weight = _weight(score[0, i] - score[1, i])
         mean, var = _mixed(weight, innovation[i], innovation[j], total[i], total[j])
-        nis[k] = min(mean * mean / var, gate * gate)
+        found[0, k], found[1, k] = mean, var
+        found[2, k], found[3, k], found[4, k] = weight, total[i], total[j]
         for model, row in enumerate((i, j)):
             loss = min(innovation[row] * innovation[row] / total[row], gate * gate) + log(total[row])
             score[model, i] = memory * score[model, i] + loss if seen[i] else 0.0
         seen[i] = True
-    return nis
+    return found
+
+
+@njit(cache=True)
+def raise_alarms(index, z, found, limits, memory, raised, suspected, side, count, expected, recent):  # type: ignore[no-untyped-def]
+    """One step of the alarms of the links `index` (n,), in place.
+
+    `z` (n,) and `found` (5, n) as `update_model_weights` returns it; `limits` and `memory` as in
+    `twin.filters.change_alarms`. The others are of all links: `raised`, `suspected` (L,) whether the forecast
+    `expected` (3, L), mean, variance and weight of the first model, is kept, `side` (L,) of it on which the
+    last `count` (L,) samples were, beyond the gate, or 0; `recent` (2, L) the fading mean of the NIS and
+    the share of outliers.
+
+    Returns: (n,) whether an alarm is raised now.
+    """
+    gate, settled, usual = limits
+    new = np.zeros(len(index), np.bool_)
+    for k in range(len(index)):
+        i = index[k]
+        e, variance, weight, total, other = found[:, k]
+        fits = e * e <= gate * gate * variance
+        recent[0, i] += (1 - memory[0]) * (min(e * e / variance, gate * gate) - recent[0, i])
+        if raised[i]:
+            raised[i] = recent[0, i] > settled
+            continue
+        if not suspected[i]:
+            suspected[i], side[i] = not fits, 0.0
+            expected[0, i], expected[1, i], expected[2, i] = z[k] - e, variance, weight
+        off = z[k] - expected[0, i]
+        # After a pause the old forecast has become as uncertain as its models are now.
+        spread = max(expected[1, i], expected[2, i] * total + (1 - expected[2, i]) * other)
+        before, side[i] = side[i], np.sign(off) if off * off > gate * gate * spread else 0.0
+        beyond = side[i] != 0
+        goes_on = beyond and side[i] == before
+        was_outlier = count[i] > 0 and not goes_on
+        needed = 2 if recent[1, i] <= usual else 3
+        count[i] = count[i] + 1 if goes_on else int(beyond)
+        recent[1, i] += (1 - memory[1]) * (was_outlier - recent[1, i])
+        if count[i] >= needed:
+            new[k], raised[i], suspected[i], side[i], count[i] = True, True, False, 0.0, 0
+        elif not beyond and fits:
+            suspected[i] = False
+    return new
 
 
 @njit(cache=True)

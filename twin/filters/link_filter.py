@@ -8,6 +8,7 @@ training share and is tracked from then on (`twin.filters.conformal_intervals`).
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 
@@ -22,6 +23,12 @@ from twin.filters.ou_process import Array, OuParameters
 
 _NIS_MEMORY = 0.02
 """Weight of the newest observation in the running mean of the normalised innovation squared."""
+
+AlarmRule = Literal["unforecast", "restart"]
+"""What counts as an alarm. `unforecast`: a change that the whole forecast did not expect
+(`twin.filters.change_alarms`). `restart`: the re-initialisation of the reverting filter, which a link away
+from its mean may repeat at every sample; runs of the time before the other rule are executed again with it.
+"""
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -113,12 +120,13 @@ class LinkFilter:
         self._observed = parameters.observed or default
         self._tracker = IntervalTracker(self._observed, len(self.rows))
         self._nis = np.ones(len(self.rows))
+        self.alarm_rule: AlarmRule = "unforecast"
         self._usual_nis = np.broadcast_to(np.asarray(parameters.nis), self._nis.shape)
 
     def observe(self, now_ns: int, links: LinkState) -> tuple[tuple[int, int], ...]:
         """Takes one telemetry sample of every link, made at `now_ns`; NaN where a link was not measured.
 
-        Returns: the links whose filter re-initialised, an alarm each.
+        Returns: the links whose bandwidth raises an alarm now.
         """
         bandwidth = links.bandwidth_bps[self.rows, self.columns]
         latency = links.latency_s[self.rows, self.columns]
@@ -131,7 +139,8 @@ class LinkFilter:
         self._nis[alive] += _NIS_MEMORY * (update.nis / self._usual_nis[alive] - self._nis[alive])
         timed = np.flatnonzero((bandwidth > 0) & (latency > 0))
         self._latency.observe(now_ns, timed, np.log(latency[timed]))
-        return tuple((int(self.rows[link]), int(self.columns[link])) for link in update.changed)
+        alarms = update.alarms if self.alarm_rule == "unforecast" else update.restarted
+        return tuple((int(self.rows[link]), int(self.columns[link])) for link in alarms)
 
     def forecast(self, now_ns: int) -> Forecast:
         """Median bandwidth (exp of the log mean) and its error at every horizon, seen from `now_ns`."""

@@ -10,6 +10,7 @@ the filter's gate.
 import numpy as np
 
 from ingest.core.units import NS_PER_S
+from twin.filters.change_alarms import ChangeAlarms, Innovations
 from twin.filters.kalman_bank import FilterBank, Index
 from twin.filters.ou_process import Array, OuParameters, joined
 
@@ -26,6 +27,9 @@ class MultipleModelFilter:
         # Before its first sample all that is known of a link is the mean that it reverts to.
         self._score = np.stack([np.zeros(self._links), np.full(self._links, np.inf)])
         self._seen = np.zeros(self._links, np.bool_)
+        self._alarms = ChangeAlarms(self._links)
+        self.restarted: Index = np.zeros(0, np.int64)
+        """Links whose reverting filter was re-initialised by the last observation."""
 
     @property
     def time_ns(self) -> Index:
@@ -35,19 +39,22 @@ class MultipleModelFilter:
     def observe(self, now_ns: int | Index, index: Index, z_log: Array) -> tuple[Index, Array]:
         """Takes observations as `FilterBank.observe` does.
 
-        Returns: the links whose reverting filter was re-initialised, and (n,) the square of each
-        observation's distance from the forecast over the variance that the forecast stated (NIS; an outlier
-        counts as the gate of the filters).
+        Returns: the links whose alarm is raised now (`twin.filters.change_alarms`), and (n,) the square of
+        each observation's distance from the forecast over the variance that the forecast stated (NIS; an
+        outlier counts as the gate of the filters).
         """
         from twin.filters import kalman_steps  # brings numba, needed from the first observation on
 
         bank = self._bank
         rows = np.concatenate([index, index + self._links])
-        changed = bank.observe(_twice(now_ns), rows, np.concatenate([z_log, z_log]))
-        nis: Array = kalman_steps.update_model_weights(
-            index, bank.innovation, bank.total, self._seen, MEMORY, bank.gate, self._score
+        restarted = bank.observe(_twice(now_ns), rows, np.concatenate([z_log, z_log]))
+        self.restarted = restarted[restarted < self._links]
+        found = Innovations(
+            *kalman_steps.update_model_weights(
+                index, bank.innovation, bank.total, self._seen, MEMORY, bank.gate, self._score
+            )
         )
-        return changed[changed < self._links], nis
+        return self._alarms.observe(index, z_log, found), found.nis(bank.gate)
 
     @property
     def odds(self) -> Array:

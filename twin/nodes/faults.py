@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ingest.core.compiled import njit, njit_inner
+from ingest.core.compiled import njit
 from twin.nodes.outages import UNBROKEN, Interruptions, NodeOutages
 from twin.placement.cluster import MILLI
 from twin.placement.nodes import Nodes
@@ -64,7 +64,7 @@ def interruptions(faults: Faults, first: Int) -> Interruptions:
     )  # fmt: skip
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit(cache=True, nogil=True)
 def block(nodes: Nodes, n: int) -> None:
     """Takes a node out."""
     model = nodes.model[n]
@@ -77,7 +77,7 @@ def block(nodes: Nodes, n: int) -> None:
     nodes.version[n] += 1
 
 
-@njit_inner(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit(inner=True, cache=True, nogil=True)
 def unblock(nodes: Nodes, n: int) -> None:
     """Gives a node back to the cluster."""
     model, whole = nodes.model[n], 0
@@ -91,7 +91,7 @@ def unblock(nodes: Nodes, n: int) -> None:
     nodes.version[n] += 1
 
 
-@njit_inner(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit(inner=True, cache=True, nogil=True)
 def ended_by(pool: Pool, first: Int, slots: Int, width: int, n: int, time: int) -> Int:
     """Returns the running jobs with a slot on a node, in their order; without those that end at this very
     time."""
@@ -108,7 +108,7 @@ def ended_by(pool: Pool, first: Int, slots: Int, width: int, n: int, time: int) 
     return np.sort(found[:count])
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit(cache=True, nogil=True)
 def interrupt(jobs: Inputs, pool: Pool, faults: Faults, job: int, time: int, held: Int) -> None:
     """Ends a running job for now: what it has still to run is its run less what its last checkpoint keeps;
     writes the run and its slots down."""
@@ -135,7 +135,7 @@ def interrupt(jobs: Inputs, pool: Pool, faults: Faults, job: int, time: int, hel
     pool.backfilled[job] = False
 
 
-@njit_inner(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit(inner=True, cache=True, nogil=True)
 def requeue(flags: Flags, pool: Pool, job: int) -> None:
     """Puts a job back into the queue: by its key, and among those of its key by its submission."""
     now, queue, key = pool.now, pool.queue, pool.key

@@ -6,7 +6,7 @@ Changes of nodes come before all else of an instant, with a pass of their own wh
 import numpy as np
 from numpy.typing import NDArray
 
-from ingest.core.compiled import njit_borrowing, njit_inner
+from ingest.core.compiled import njit
 from ingest.core.errors import UsageError
 from twin.nodes.faults import CURSOR, Faults, block, ended_by, faults_of, interrupt, requeue, unblock
 from twin.nodes.outages import FAULT, NO_OUTAGES, UP
@@ -72,7 +72,7 @@ def play(
     return pool.start, pool.backfilled
 
 
-@njit_borrowing(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit(borrowing=True, cache=True, nogil=True)
 def _play(jobs: Inputs, flags: Flags, pool: Pool, site: ClusterState, faults: Faults) -> bool:
     """Runs until every job has ended; returns False if time runs out."""
     count, now, next_of = len(jobs.submit), pool.now, faults.counts
@@ -112,7 +112,7 @@ def _play(jobs: Inputs, flags: Flags, pool: Pool, site: ClusterState, faults: Fa
     return True
 
 
-@njit_inner(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit(inner=True, cache=True, nogil=True)
 def _change_nodes(
     jobs: Inputs, flags: Flags, pool: Pool, site: ClusterState, faults: Faults, time: int
 ) -> None:
@@ -142,7 +142,7 @@ def _change_nodes(
     pool.now[ENDED], pool.now[SETTLED] = AFTER_OUTAGE, 0
 
 
-@njit_inner(borrowing=True, cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit(inner=True, borrowing=True, cache=True, nogil=True)
 def count_task(site: ClusterState, job: int) -> None:
     """Counts the task of a job; the mix is made anew whenever the jobs have doubled."""
     tally = site.tally
@@ -156,7 +156,7 @@ def count_task(site: ClusterState, job: int) -> None:
         site.rule.seen[:] = -1
 
 
-@njit_inner(borrowing=True, cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit(inner=True, borrowing=True, cache=True, nogil=True)
 def end_next(jobs: Inputs, flags: Flags, pool: Pool, site: ClusterState, time: int) -> None:
     """Ends the running job that ends first, of several the one that started first."""
     now = pool.now

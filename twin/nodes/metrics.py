@@ -157,7 +157,7 @@ def _places(done: NodeSchedule, place: Int) -> Int:
     return np.bincount(pairs[:, 0], minlength=len(sizes))
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit(cache=True, nogil=True)
 def _fragments(
     nodes: Nodes, wants: Wants, class_of: Int, mix: Mix, first: Int, slots: Int, jobs: Int, signs: Int
 ) -> Int:

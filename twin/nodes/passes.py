@@ -8,7 +8,7 @@ on the others even when they are empty has no reservation, and nobody waits for 
 
 import numpy as np
 
-from ingest.core.compiled import njit_inner
+from ingest.core.compiled import njit
 from twin.nodes.sleeping import enter, waking
 from twin.nodes.state import (
     AFTER_OUTAGE,
@@ -45,10 +45,12 @@ from twin.queue.pool import (
 from twin.queue.reservations import NOT_YET
 
 
-@njit_inner(borrowing=True, cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit(inner=True, borrowing=True, cache=True, nogil=True)
 def _fits(site: ClusterState, kind: int) -> bool:
     """Returns True if a class can be placed now; what did not fit is not asked again until something is
     free."""
+    # `tally[GIVEN]` counts how often resources became free; `unfit` has its value at the last refusal. Equal
+    # values mean that nothing was freed since, so the class still does not fit.
     if site.unfit[kind] == site.tally[GIVEN]:
         return False
     if could(site.nodes, site.wants, kind, site.rule.gang[kind]):
@@ -57,20 +59,20 @@ def _fits(site: ClusterState, kind: int) -> bool:
     return False
 
 
-@njit_inner(borrowing=True, cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit(inner=True, borrowing=True, cache=True, nogil=True)
 def _put(site: ClusterState, job: int) -> None:
     """Places a job that fits."""
     put(site.nodes, site.wants, site.class_of[job], site.mix, site.rule, job, slots_of(site, job))
     site.tally[CHANGED] += 1
 
 
-@njit_inner(borrowing=True, cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit(inner=True, borrowing=True, cache=True, nogil=True)
 def _waking(site: ClusterState, job: int, time: int) -> int:
     """Returns how long a job that has its place waits for its nodes."""
     return int(waking(site.sleep, slots_of(site, job), site.nodes.left.shape[1], time))
 
 
-@njit_inner(borrowing=True, cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit(inner=True, borrowing=True, cache=True, nogil=True)
 def _start(jobs: Inputs, flags: Flags, pool: Pool, site: ClusterState, job: int, time: int) -> None:
     """Starts a job that has its place, and takes it out of the queue; its run is longer by the time in which
     its nodes wake."""
@@ -84,7 +86,7 @@ def _start(jobs: Inputs, flags: Flags, pool: Pool, site: ClusterState, job: int,
     run(jobs, flags, pool, job, time)
 
 
-@njit_inner(borrowing=True, cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit(inner=True, borrowing=True, cache=True, nogil=True)
 def run_pass(jobs: Inputs, flags: Flags, pool: Pool, site: ClusterState, time: int, new: int) -> None:
     """One scheduling pass; `new` is the job whose submission is all that happened, else -1."""
     now, queue = pool.now, pool.queue
@@ -116,7 +118,7 @@ def run_pass(jobs: Inputs, flags: Flags, pool: Pool, site: ClusterState, time: i
         now[SETTLED] = not (overtaken or flags.power or flags.usage or flags.commits)
 
 
-@njit_inner(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit(inner=True, cache=True, nogil=True)
 def _overtake(jobs: Inputs, flags: Flags, pool: Pool, site: ClusterState, time: int) -> bool:
     """Reserves for the head of the queue, which does not fit, and tries every other job once; returns True
     if one started."""
@@ -145,10 +147,12 @@ def _overtake(jobs: Inputs, flags: Flags, pool: Pool, site: ClusterState, time: 
     return overtaken
 
 
-@njit_inner(borrowing=True, cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit(inner=True, borrowing=True, cache=True, nogil=True)
 def _overtakes(jobs: Inputs, flags: Flags, pool: Pool, site: ClusterState, job: int, time: int) -> bool:
     """Starts a job that is not the head, if it fits and does not delay the head; returns True if it did."""
     now, kind, tally = pool.now, site.class_of[job], site.tally
+    # `delaying[kind]` has the value of `tally[CHANGED]` at which a job of this class would have delayed the
+    # head; while the nodes are unchanged the answer stands.
     late = time + jobs.predicted[job] > now[LATEST]
     if (late and (not flags.spares or site.delaying[kind] == tally[CHANGED])) or not _fits(site, kind):
         return False
@@ -176,13 +180,15 @@ def _overtakes(jobs: Inputs, flags: Flags, pool: Pool, site: ClusterState, job: 
     return True
 
 
-@njit_inner(borrowing=True, cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit(inner=True, borrowing=True, cache=True, nogil=True)
 def _reserve(flags: Flags, pool: Pool, site: ClusterState, head: int) -> None:
     """Finds when a job fits, by the predicted ends; leaves the nodes as they are then. If it fits on no nodes
     that are not out, nobody is late for it."""
     now, at, future = pool.now, pool.predicted_at, draft(site.nodes, site.states, FUTURE)
     assign(future, site.nodes)
     kind, i = site.class_of[head], now[PREDICTED]
+    # Running jobs are removed from the copy in order of their predicted ends, those of one instant together,
+    # until the head can be placed.
     while i > 0:
         i -= 1
         move_job(future, site, pool.predicted_of[i], GIVE)
@@ -192,7 +198,7 @@ def _reserve(flags: Flags, pool: Pool, site: ClusterState, head: int) -> None:
     now[LATEST] = NOT_YET
 
 
-@njit_inner(borrowing=True, cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit(inner=True, borrowing=True, cache=True, nogil=True)
 def _book(jobs: Inputs, site: ClusterState, job: int, time: int) -> None:
     """Gives a waiting job the earliest place."""
     book(
@@ -201,7 +207,7 @@ def _book(jobs: Inputs, site: ClusterState, job: int, time: int) -> None:
     )  # fmt: skip
 
 
-@njit_inner(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit(inner=True, cache=True, nogil=True)
 def _start_booked(jobs: Inputs, flags: Flags, pool: Pool, site: ClusterState, time: int) -> None:
     """Gives every waiting job its place, those that have one first, if some job has ended, or all in order,
     if some node has changed; starts those whose place begins now."""

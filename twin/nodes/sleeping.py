@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ingest.core.compiled import njit_borrowing, njit_inner
+from ingest.core.compiled import njit
 from ingest.core.errors import UsageError
 from twin.placement.recipe import Int
 
@@ -52,7 +52,7 @@ def sleepers(rule: SleepRule | None, nodes: int, submit_ns: Int) -> Sleepers:
     return Sleepers(rule.after_ns, rule.wake_ns, busy, since, woke)
 
 
-@njit_borrowing(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit(borrowing=True, cache=True, nogil=True)
 def waking(s: Sleepers, slots: Int, width: int, time: int) -> int:
     """Returns how long a job that is put on these slots now waits for its nodes."""
     if s.wake:
@@ -63,7 +63,7 @@ def waking(s: Sleepers, slots: Int, width: int, time: int) -> int:
     return 0
 
 
-@njit_inner(borrowing=True, cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit(inner=True, borrowing=True, cache=True, nogil=True)
 def enter(s: Sleepers, slots: Int, width: int) -> None:
     """Counts the slots of a job that starts."""
     if s.wake:
@@ -71,7 +71,7 @@ def enter(s: Sleepers, slots: Int, width: int) -> None:
             s.busy[slot // width] += 1
 
 
-@njit_inner(borrowing=True, cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit(inner=True, borrowing=True, cache=True, nogil=True)
 def leave(s: Sleepers, slots: Int, width: int, time: int) -> None:
     """Takes the slots of a job off that has ended."""
     if s.wake:

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ingest.core.compiled import njit, njit_inner
+from ingest.core.compiled import njit
 from twin.nodes.sleeping import Sleepers, sleepers
 from twin.placement.bookings import Bookings, cancel, move, none_booked
 from twin.placement.choosing import Chooser, chooser
@@ -66,19 +66,19 @@ def site_of(
     )  # fmt: skip
 
 
-@njit(inline="always")  # type: ignore[untyped-decorator]
+@njit(inline="always")
 def slots_of(site: ClusterState, job: int) -> Int:
     """Returns the slots of a job."""
     return site.slots[site.first[job] : site.first[job + 1]]
 
 
-@njit_inner(borrowing=True, cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit(inner=True, borrowing=True, cache=True, nogil=True)
 def move_job(nodes: Nodes, site: ClusterState, job: int, sign: int) -> None:
     """Takes the slots of a job on nodes (sign -1), or gives them back (sign 1)."""
     move(nodes, site.wants, site.class_of[job], slots_of(site, job), sign)
 
 
-@njit_inner(borrowing=True, cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit(inner=True, borrowing=True, cache=True, nogil=True)
 def free(site: ClusterState, job: int) -> None:
     """Gives back what a job holds."""
     move_job(site.nodes, site, job, GIVE)

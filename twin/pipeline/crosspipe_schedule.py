@@ -34,7 +34,7 @@ def placed_by(pipeline: Pipeline) -> Pipeline:
     return pipeline.received() if pipeline.p2p == "rendezvous" else pipeline
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit(cache=True, nogil=True)
 def one_plan(all_plans: Durations, p: int) -> Durations:
     """The durations of plan `p`, contiguous."""
     return Durations(
@@ -46,7 +46,7 @@ def one_plan(all_plans: Durations, p: int) -> Durations:
     )
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit(cache=True, nogil=True)
 def place(durations: Durations, rules: Rules) -> Any:
     """Operations (S, 3 m) of one pipeline without chunks, every block placed greedily."""
     tf, td, tw, boundaries = durations.forward, durations.gradient, durations.weight, durations.boundaries

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from ingest.core.compiled import njit, njit_inner
+from ingest.core.compiled import njit
 from twin.pipeline import operation_order
 from twin.pipeline.crosspipe_schedule import one_plan, place, placed_by
 from twin.pipeline.pipeline import BLOCKING, RENDEZVOUS, Durations, Int, Pipeline, Rules
@@ -22,7 +22,7 @@ NEVER = int(np.iinfo(np.int64).max)
 """End of an operation whose message has not been sent yet."""
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit(cache=True, nogil=True)
 def _run(ops: Any, durations: Durations, forward: Any, gradient: Any, rules: Rules) -> int:
     """Iteration time of one pipeline in which stage i runs `ops[i]` (n,); -1: the order waits for itself.
 
@@ -83,19 +83,19 @@ def _run(ops: Any, durations: Durations, forward: Any, gradient: Any, rules: Rul
     return int(total)
 
 
-@njit_inner(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit(inner=True, cache=True, nogil=True)
 def _place_on_way(part: int, stages: int, turns: bool) -> int:
     """How many parts a micro-batch passes before this one."""
     return 3 * stages - 1 - part if turns and part >= stages else part
 
 
-@njit_inner(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit(inner=True, cache=True, nogil=True)
 def _stage_on_way(n: int, stages: int, turns: bool) -> int:
     """Stage of the n-th part on the way."""
     return min(n, 2 * stages - 1 - n) if turns else n % stages
 
 
-@njit_inner(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit(inner=True, cache=True, nogil=True)
 def _carry(ready: int, kind: int, n: int, wire: Any, boundaries: Any, stages: int, rules: Rules) -> int:
     """Arrival of what the n-th part on the way sends on, or back if a gradient; `ready` to go at once."""
     way, wrap = kind, boundaries.shape[1] - 1
@@ -113,7 +113,7 @@ def _carry(ready: int, kind: int, n: int, wire: Any, boundaries: Any, stages: in
     return int(wire[way, line] + boundaries[row + 1, boundary])
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit(cache=True, nogil=True)
 def _run_all(ops: Any, durations: Durations, rules: Rules, totals: Any) -> None:
     """Iteration times of all plans into `totals` (P,); without operations every plan gets the order that
     CrossPipe makes for it."""

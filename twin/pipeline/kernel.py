@@ -111,6 +111,8 @@ def _warmed(rows, warmup, m, mode, totals):  # type: ignore[no-untyped-def]
     ob, lb, tail)."""
     stages = rows[0].shape[0]
     last = stages - 1
+    # A ring of `slots` messages suffices before each stage: it runs ahead of the next one by the difference
+    # of their warm-up depths, and one more.
     slots = 1  # messages that wait before a stage, at most
     for i in range(last):
         slots = max(slots, warmup[i] - warmup[i + 1] + 1)
@@ -121,6 +123,8 @@ def _warmed(rows, warmup, m, mode, totals):  # type: ignore[no-untyped-def]
     activations = np.zeros((stages, slots, LANES), np.int64)
     gradients = np.zeros((stages, 1, LANES), np.int64)
     total = np.empty(LANES, np.int64)
+    # A stage that waits for its sends, or whose receiver pays for them, does one thing at a time: computing
+    # and sending are then one duration (`_fold`).
     held = mode != OVERLAPPED
     for first in range(0, len(totals), LANES):
         n = min(LANES, len(totals) - first)

@@ -13,7 +13,7 @@ constant), and those are skipped. Times are integers, so nothing is lost by it.
 
 import numpy as np
 
-from ingest.core.compiled import njit, njit_inner
+from ingest.core.compiled import njit
 
 LANES = 8
 """Pipelines that run side by side: 64-bit integers in a vector register of 512 bits."""
@@ -25,16 +25,18 @@ FREE, WAIT, DOWN, UP, BACK = range(5)
 its links are free, and when what it sent upstream arrives."""
 
 
-@njit_inner(cache=True, nogil=True)
+@njit(inner=True, cache=True, nogil=True)
 def fold(depth, lane, t):  # type: ignore[no-untyped-def]
     """Fold computing, sending and latency of a blocking stage into one duration."""
     for f in range(lane, depth * LANES, LANES):
+        # The iteration ends with the last backward, not when its gradient has been sent. `FREE` of a folded
+        # stage includes the send, so the tail gives it back.
         t[TAIL, f] -= t[OB, f] + t[LB, f]
         t[OF, f] += t[TF, f] + t[LF, f]
         t[OB, f] += t[TB, f] + t[LB, f]
 
 
-@njit_inner(cache=True, nogil=True)
+@njit(inner=True, cache=True, nogil=True)
 def receive(depth, lane, t):  # type: ignore[no-untyped-def]
     """Fold computing and receiving of a stage under rendezvous into one duration.
 
@@ -69,7 +71,7 @@ def run(depth, m, gpipe, folded, t, s, saved, total):  # type: ignore[no-untyped
         total[f % LANES] = max(total[f % LANES], s[FREE, f] + t[TAIL, f])
 
 
-@njit_inner(cache=True, nogil=True)
+@njit(inner=True, cache=True, nogil=True)
 def _folded(depth, m, gpipe, t, s, saved):  # type: ignore[no-untyped-def]
     of, ob, free, wait = t[OF], t[OB], s[FREE], s[WAIT]
     size, ahead = depth * LANES, m if gpipe else min(m, depth - 1)
@@ -92,6 +94,7 @@ def _folded(depth, m, gpipe, t, s, saved):  # type: ignore[no-untyped-def]
                 free[x] = wait[x] + ob[x]
             for f in range(LANES, going):
                 free[f] = max(wait[f], free[f - LANES]) + ob[f]
+        # Stages nearer to the first have run all their forwards: only backwards remain.
         for f in range(max(going, LANES), size):
             free[f] = max(free[f], free[f - LANES]) + ob[f]
         j += 1
@@ -99,7 +102,7 @@ def _folded(depth, m, gpipe, t, s, saved):  # type: ignore[no-untyped-def]
             since, look, j = _steady(j, since, look, full, np.int64(2), size, s, saved)
 
 
-@njit_inner(cache=True, nogil=True)
+@njit(inner=True, cache=True, nogil=True)
 def _overlapped(depth, m, gpipe, t, s, saved):  # type: ignore[no-untyped-def]
     free, wait, down, up, back = s[FREE], s[WAIT], s[DOWN], s[UP], s[BACK]
     tf, tb, of, lf, ob, lb = t[TF], t[TB], t[OF], t[LF], t[OB], t[LB]
@@ -134,9 +137,11 @@ def _overlapped(depth, m, gpipe, t, s, saved):  # type: ignore[no-untyped-def]
             since, look, j = _steady(j, since, look, full, np.int64(4), size, s, saved)
 
 
-@njit_inner(cache=True, nogil=True)
+@njit(inner=True, cache=True, nogil=True)
 def _steady(j, since, look, full, rows, size, s, saved):  # type: ignore[no-untyped-def]
     """Skip repeating rounds. Returns the round that is saved, the next one to save, and the present round."""
+    # Brent's cycle detection: the state is saved at rounds 1, 2, 4, ..., and each later round is compared
+    # with it. A period of c rounds is found at the latest when the saved round is at least c.
     if since >= 0 and _repeats(rows, size, s, saved):
         turns = (full - j) // (j - since)
         for r in range(rows):
@@ -149,7 +154,7 @@ def _steady(j, since, look, full, rows, size, s, saved):  # type: ignore[no-unty
     return since, look, j
 
 
-@njit_inner(cache=True, nogil=True)
+@njit(inner=True, cache=True, nogil=True)
 def _repeats(rows, size, s, saved):  # type: ignore[no-untyped-def]
     """True where each lane has shifted by one constant since it was saved."""
     lead, before = s[FREE], saved[FREE]
@@ -158,6 +163,8 @@ def _repeats(rows, size, s, saved):  # type: ignore[no-untyped-def]
         for first in range(0, size, LANES):
             differs = 0
             for lane in range(LANES):
+                # Lanes are compared without a branch, so that the loop over them can become vector
+                # instructions.
                 differs |= (now[first + lane] - then[first + lane]) ^ (lead[lane] - before[lane])
             if differs:
                 return False

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ingest.core.compiled import njit_borrowing, njit_inner
+from ingest.core.compiled import njit
 from twin.placement.choosing import Chooser, put
 from twin.placement.cluster import MILLI
 from twin.placement.demands import Mix, Wants
@@ -42,7 +42,7 @@ def none_booked(jobs: int) -> Bookings:
     return Bookings(at, job, sign, np.zeros(2, np.int64), begin)
 
 
-@njit_borrowing(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit(borrowing=True, cache=True, nogil=True)
 def cancel(booked: Bookings, job: int, sign: int) -> None:
     """Takes the begin of a job (`TAKE`) or its end (`GIVE`) out of the list, if it is there."""
     at, of, signs, count = booked.at, booked.job, booked.sign, booked.listed
@@ -55,11 +55,12 @@ def cancel(booked: Bookings, job: int, sign: int) -> None:
             at[j], of[j], signs[j] = at[j + 1], of[j + 1], signs[j + 1]
 
 
-@njit_inner(borrowing=True, cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit(inner=True, borrowing=True, cache=True, nogil=True)
 def _insert(booked: Bookings, time: int, job: int, sign: int) -> None:
     """Puts a begin behind all of its time, an end before the begins of its time."""
     at, of, signs, count = booked.at, booked.job, booked.sign, booked.listed
     i = count[0]
+    # At one instant ends come before begins, so that a job may take what another gives back at that instant.
     while i > 0 and (at[i - 1] > time or (at[i - 1] == time and sign == GIVE and signs[i - 1] == TAKE)):
         at[i], of[i], signs[i] = at[i - 1], of[i - 1], signs[i - 1]
         i -= 1
@@ -67,14 +68,14 @@ def _insert(booked: Bookings, time: int, job: int, sign: int) -> None:
     count[0] += 1
 
 
-@njit_borrowing(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit(borrowing=True, cache=True, nogil=True)
 def move(nodes: Nodes, wants: Wants, kind: int, slots: Int, sign: int) -> None:
     """Takes the slots of a job (sign -1), or gives them back (sign 1)."""
     for slot in slots:
         take(nodes, wants, kind, slot, sign)
 
 
-@njit_inner(borrowing=True, cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit(inner=True, borrowing=True, cache=True, nogil=True)
 def book(
     booked: Bookings, nodes: Nodes, states: Drafts, wants: Wants, class_of: Int, mix: Mix, rule: Chooser,
     job: int, time: int, length: int, first: Int, slots: Int,
@@ -93,6 +94,8 @@ def book(
             other = of[i]
             move(tried, wants, class_of[other], slots[first[other] : first[other + 1]], signs[i])
             i += 1
+        # `full` is an instant at which the class certainly has no place: candidate starts up to it are
+        # skipped.
         if begin > full and could(tried, wants, kind, rule.gang[kind]):
             full = _find_least(
                 booked, nodes, states, wants, class_of, kind, rule.gang[kind], i, begin + length, first, slots
@@ -111,7 +114,7 @@ def book(
     _insert(booked, begin, job, TAKE)
 
 
-@njit_inner(borrowing=True, cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit(inner=True, borrowing=True, cache=True, nogil=True)
 def _find_least(
     booked: Bookings, nodes: Nodes, states: Drafts, wants: Wants, class_of: Int, kind: int, gang: int, i: int,
     end: int, first: Int, slots: Int,
@@ -137,7 +140,7 @@ def _find_least(
     return -1
 
 
-@njit_inner(borrowing=True, cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit(inner=True, borrowing=True, cache=True, nogil=True)
 def _lower(least: Nodes, other: Nodes, n: int) -> None:
     """Lets a node be no more free than another state of it."""
     model, total, whole = least.model[n], 0, 0
@@ -151,6 +154,8 @@ def _lower(least: Nodes, other: Nodes, n: int) -> None:
     least.cpu[n] = min(least.cpu[n], other.cpu[n])
     least.memory[n] = min(least.memory[n], other.memory[n])
     least.total[n] = total
+    # `whole_of` counts the nodes of a model by their wholly free GPUs: the node moves from one bin to
+    # another.
     least.whole_of[model, least.whole[n]] -= 1
     least.whole[n] = whole
     least.whole_of[model, whole] += 1

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ingest.core.compiled import njit_borrowing, njit_inner
+from ingest.core.compiled import njit
 from twin.placement.cluster import MILLI, NodeCluster
 from twin.placement.demands import Demands, Mix, Wants, gangs_of
 from twin.placement.nodes import ANY, NONE, ONE, TAKE, Nodes, find_able, gang_place, single, take
@@ -41,7 +41,7 @@ def uncached(chosen: Chooser) -> Chooser:
     return chosen._replace(score=chosen.score[:0], gpu=chosen.gpu[:0], seen=chosen.seen[:0])
 
 
-@njit_borrowing(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit(borrowing=True, cache=True, nogil=True)
 def drawn(seed: int, ticket: int, turn: int, count: int) -> int:
     """Returns a number below `count` that the three others decide (SplitMix64; Steele, Lea and Flood, OOPSLA
     2014)."""
@@ -51,7 +51,7 @@ def drawn(seed: int, ticket: int, turn: int, count: int) -> int:
     return int((bits ^ (bits >> np.uint64(31))) % np.uint64(count))
 
 
-@njit_borrowing(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit(borrowing=True, cache=True, nogil=True)
 def put(nodes: Nodes, wants: Wants, kind: int, mix: Mix, chosen: Chooser, ticket: int, slots: Int) -> None:
     """Takes the slots of a job that could be placed, and writes them down; `ticket` is its number."""
     gpus, gang = wants.gpus[kind], chosen.gang[kind]
@@ -67,7 +67,7 @@ def put(nodes: Nodes, wants: Wants, kind: int, mix: Mix, chosen: Chooser, ticket
         at += piece
 
 
-@njit_inner(borrowing=True, cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit(inner=True, borrowing=True, cache=True, nogil=True)
 def _put_piece(
     nodes: Nodes, wants: Wants, kind: int, mix: Mix, chosen: Chooser, ticket: int, model: int, rack: int,
     gpus: int, slots: Int, at: int,
@@ -92,7 +92,7 @@ def _put_piece(
                 at += 1
 
 
-@njit_inner(borrowing=True, cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit(inner=True, borrowing=True, cache=True, nogil=True)
 def _best(
     nodes: Nodes,
     wants: Wants,
@@ -128,7 +128,7 @@ def _best(
     return best, best_gpu
 
 
-@njit_inner(borrowing=True, cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit(inner=True, borrowing=True, cache=True, nogil=True)
 def _shared(nodes: Nodes, milli: int, n: int, chosen: Chooser, ticket: int) -> int:
     """The fullest GPU of a node that has room for a share, the first of equals; a drawn one for `random`."""
     best, able = -1, 0

@@ -36,7 +36,7 @@ def fill(
     return Filling(allocated, left_over / max(int(mix.total[0]), 1), placed)
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit(cache=True, nogil=True)
 def _fill(
     nodes: Nodes, wants: Wants, class_of: Int, mix: Mix, rule: Chooser, allocated: Int, left_over: Int,
     placed: NDArray[np.bool_],

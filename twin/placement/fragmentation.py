@@ -10,13 +10,13 @@ from typing import Any
 
 import numpy as np
 
-from ingest.core.compiled import njit_borrowing, njit_inner
+from ingest.core.compiled import njit
 from twin.placement.demands import Mix
 from twin.placement.nodes import Nodes
 from twin.placement.recipe import Int
 
 
-@njit_inner(borrowing=True, cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit(inner=True, borrowing=True, cache=True, nogil=True)
 def fragments(left: Any, gpus: int, cpu: int, model: int, mix: Mix) -> int:
     """Returns the fragments of a node with so much left of each GPU and of its CPU, summed over the jobs."""
     free = 0
@@ -40,13 +40,13 @@ def fragments(left: Any, gpus: int, cpu: int, model: int, mix: Mix) -> int:
     return int(found)
 
 
-@njit_borrowing(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit(borrowing=True, cache=True, nogil=True)
 def of_node(nodes: Nodes, n: int, mix: Mix) -> int:
     """Returns the fragments of a node as it is."""
     return int(fragments(nodes.left[n], nodes.gpus[n], nodes.cpu[n], nodes.model[n], mix))
 
 
-@njit_inner(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit(inner=True, cache=True, nogil=True)
 def of_nodes(nodes: Nodes, mix: Mix) -> Int:
     """Returns the fragments of every node (nodes,)."""
     found = np.zeros(len(nodes.gpus), np.int64)
@@ -55,7 +55,7 @@ def of_nodes(nodes: Nodes, mix: Mix) -> Int:
     return found
 
 
-@njit_inner(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit(inner=True, cache=True, nogil=True)
 def share_popular(mix: Mix, counts: Int, share: float) -> None:
     """Sets the weights of a mix to the counts of the most frequent tasks that a share of the jobs have.
 

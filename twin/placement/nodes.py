@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ingest.core.compiled import njit, njit_borrowing, njit_inner
+from ingest.core.compiled import njit
 from twin.placement.cluster import MILLI, NodeCluster
 from twin.placement.demands import Wants
 from twin.placement.recipe import CONSOLIDATED, RACK, SCATTERED, Int
@@ -84,7 +84,7 @@ def drafts(nodes: Nodes, count: int) -> Drafts:
     return Drafts(*(np.stack([column] * count) for column in columns))
 
 
-@njit(inline="always")  # type: ignore[untyped-decorator]
+@njit(inline="always")
 def draft(nodes: Nodes, states: Drafts, which: int) -> Nodes:
     """Returns the nodes in one of the states, as views; they list what they find where the nodes do."""
     return Nodes(
@@ -94,7 +94,7 @@ def draft(nodes: Nodes, states: Drafts, which: int) -> Nodes:
     )  # fmt: skip
 
 
-@njit_inner(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit(inner=True, cache=True, nogil=True)
 def assign(nodes: Nodes, other: Nodes) -> None:
     """Gives nodes the state of others of the same cluster."""
     nodes.left[:], nodes.total[:], nodes.whole[:] = other.left, other.total, other.whole
@@ -102,7 +102,7 @@ def assign(nodes: Nodes, other: Nodes) -> None:
     nodes.held[:], nodes.whole_of[:] = other.held, other.whole_of
 
 
-@njit_borrowing(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit(borrowing=True, cache=True, nogil=True)
 def take(nodes: Nodes, wants: Wants, kind: int, slot: int, sign: int) -> None:
     """Takes a slot for a job of a class (sign -1), or gives it back (sign 1)."""
     width = nodes.left.shape[1]
@@ -124,7 +124,7 @@ def take(nodes: Nodes, wants: Wants, kind: int, slot: int, sign: int) -> None:
         nodes.whole_of[nodes.model[n], nodes.whole[n]] += 1
 
 
-@njit_inner(borrowing=True, cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit(inner=True, borrowing=True, cache=True, nogil=True)
 def find_able(nodes: Nodes, wants: Wants, kind: int, gpus: int, model: int, rack: int, most: int) -> int:
     """Writes the first nodes, `most` at most, that can hold so many GPUs of a job into `nodes.able`; returns
     how many. `model` -1 is any that the job accepts, `rack` -1 any."""
@@ -158,7 +158,7 @@ def find_able(nodes: Nodes, wants: Wants, kind: int, gpus: int, model: int, rack
     return found
 
 
-@njit_inner(borrowing=True, cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit(inner=True, borrowing=True, cache=True, nogil=True)
 def rooms(nodes: Nodes, wants: Wants, kind: int, model: int) -> int:
     """Returns how many whole GPUs of a job the nodes of a model can hold, one by one."""
     cpu, memory, found = wants.cpu[kind], wants.memory[kind], 0
@@ -179,7 +179,7 @@ def rooms(nodes: Nodes, wants: Wants, kind: int, model: int) -> int:
     return int(found)
 
 
-@njit_borrowing(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit(borrowing=True, cache=True, nogil=True)
 def single(nodes: Nodes, wants: Wants, kind: int) -> bool:
     """Returns True if a job of a class lies on one node: it is not larger than a node of a model that it
     accepts."""
@@ -189,7 +189,7 @@ def single(nodes: Nodes, wants: Wants, kind: int) -> bool:
     return bool(wants.gpus[kind] == 0)
 
 
-@njit_borrowing(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit(borrowing=True, cache=True, nogil=True)
 def could(nodes: Nodes, wants: Wants, kind: int, gang: int) -> bool:
     """Returns True if a job of a class can be placed now."""
     gpus = wants.gpus[kind]
@@ -206,7 +206,7 @@ def could(nodes: Nodes, wants: Wants, kind: int, gang: int) -> bool:
     return bool(find_able(nodes, wants, kind, gpus, ANY, ANY, ONE) == 1)
 
 
-@njit_inner(borrowing=True, cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit(inner=True, borrowing=True, cache=True, nogil=True)
 def gang_place(nodes: Nodes, wants: Wants, kind: int, gang: int) -> tuple[int, int]:
     """Returns the first model of the cluster whose nodes can hold a gang, and the rack (-1: any); -1 as model
     if there is none."""
@@ -224,7 +224,7 @@ def gang_place(nodes: Nodes, wants: Wants, kind: int, gang: int) -> tuple[int, i
     return -1, -1
 
 
-@njit_inner(borrowing=True, cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit(inner=True, borrowing=True, cache=True, nogil=True)
 def _model_could(nodes: Nodes, wants: Wants, kind: int, model: int, scattered: bool) -> bool:
     """Returns True if the nodes of a model can hold a gang: whole nodes and one with the rest, or GPUs one by
     one."""
@@ -237,7 +237,7 @@ def _model_could(nodes: Nodes, wants: Wants, kind: int, model: int, scattered: b
     return bool(rest == 0 or find_able(nodes, wants, kind, rest, model, ANY, full + 1) == full + 1)
 
 
-@njit_inner(borrowing=True, cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit(inner=True, borrowing=True, cache=True, nogil=True)
 def _rack_for(nodes: Nodes, wants: Wants, kind: int, model: int) -> int:
     """Returns the rack that can hold a gang on nodes of a model and has the least free there, of equals the
     first; -1 if none can. Large free racks are left for large jobs (best fit).

@@ -7,7 +7,7 @@ makes. CPU and GPUs are normalised by the largest nodes of the cluster.
 
 from math import exp
 
-from ingest.core.compiled import njit_borrowing, njit_inner
+from ingest.core.compiled import njit
 from twin.placement.cluster import MILLI
 from twin.placement.demands import Mix, Wants
 from twin.placement.fragmentation import fragments
@@ -21,7 +21,7 @@ BEST = 100
 """The highest score."""
 
 
-@njit_borrowing(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit(borrowing=True, cache=True, nogil=True)
 def score(code: int, nodes: Nodes, wants: Wants, kind: int, n: int, gpus: int, mix: Mix) -> tuple[int, int]:
     """Returns the score of a node for so many GPUs of a job, and the GPU for a share (-1: the fullest)."""
     if code == LEFTOVER_LEAST:
@@ -42,7 +42,7 @@ def score(code: int, nodes: Nodes, wants: Wants, kind: int, n: int, gpus: int, m
     return 0, -1
 
 
-@njit_inner(borrowing=True, cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit(inner=True, borrowing=True, cache=True, nogil=True)
 def _leftover(nodes: Nodes, wants: Wants, kind: int, n: int, gpus: int) -> float:
     """What stays free on the node, the mean of CPU and GPUs, of the largest nodes.
 
@@ -54,7 +54,7 @@ def _leftover(nodes: Nodes, wants: Wants, kind: int, n: int, gpus: int) -> float
     return float((nodes.cpu[n] - wants.cpu[kind] * max(gpus, 1)) / nodes.most[0] * 0.5 + of_gpus * 0.5)
 
 
-@njit_inner(borrowing=True, cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit(inner=True, borrowing=True, cache=True, nogil=True)
 def _dot(nodes: Nodes, wants: Wants, kind: int, n: int, gpus: int) -> float:
     """The product of what is asked for and what is free: CPU and GPUs (Grandl et al., SIGCOMM 2014)."""
     most_gpus = nodes.most[1] * MILLI
@@ -65,7 +65,7 @@ def _dot(nodes: Nodes, wants: Wants, kind: int, n: int, gpus: int) -> float:
     return float(nodes.cpu[n] / nodes.most[0] * (asked / nodes.most[0]) + dot)
 
 
-@njit_inner(borrowing=True, cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit(inner=True, borrowing=True, cache=True, nogil=True)
 def _affinity(nodes: Nodes, wants: Wants, kind: int, n: int, gpus: int) -> int:
     """75 points for a node with jobs of this size alone, 50 if others are there too, 25 for an idle one; and
     up to 25 for how full it is."""
@@ -83,7 +83,7 @@ def _affinity(nodes: Nodes, wants: Wants, kind: int, n: int, gpus: int) -> int:
     return int(fullness + (BEST // 4 if sizes == 0 else 0))
 
 
-@njit_inner(borrowing=True, cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit(inner=True, borrowing=True, cache=True, nogil=True)
 def _packing(nodes: Nodes, wants: Wants, kind: int, n: int, gpus: int) -> int:
     """From high to low: GPUs that are shared already, whole GPUs of a node in use, an idle node; the fewer
     free GPUs it takes the better."""
@@ -103,7 +103,7 @@ def _packing(nodes: Nodes, wants: Wants, kind: int, n: int, gpus: int) -> int:
     return int(max(BEST - least * 100 // MILLI // 10, BEST // 2))
 
 
-@njit_inner(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit(inner=True, cache=True, nogil=True)
 def _least_fragments(nodes: Nodes, wants: Wants, kind: int, n: int, gpus: int, mix: Mix) -> tuple[int, int]:
     """100 x sigmoid of the GPUs by which fragmentation falls; of a share on the GPU where it falls most."""
     row, cpu, model, milli = nodes.left[n].copy(), nodes.cpu[n], nodes.model[n], wants.milli[kind]
@@ -127,7 +127,7 @@ def _least_fragments(nodes: Nodes, wants: Wants, kind: int, n: int, gpus: int, m
     return best, chosen
 
 
-@njit_inner(borrowing=True, cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit(inner=True, borrowing=True, cache=True, nogil=True)
 def _points(fall: int, jobs: int) -> int:
     """100 x sigmoid of the fall in GPUs; 50 without a mix."""
     return int(1.0 / (1.0 + exp(-fall / max(jobs, 1) / MILLI)) * BEST)

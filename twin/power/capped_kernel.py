@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ingest.core.compiled import njit, njit_borrowing, njit_inner
+from ingest.core.compiled import njit
 from ingest.core.errors import UsageError
 from twin.power.limits import PowerLimits
 from twin.queue.jobs import LATEST_NS, Int, QueueJobs
@@ -46,6 +46,7 @@ FREE_MW, SPARE_MW, LEVEL, SINCE, HEAD, COUNT, WAKE, RISE, WINDOW = range(9)
 """Places of `Budget.now`: power that may be added, what a job that overtakes may hold longer than the
 reservation, what jobs add now and since when, first and number of past levels, the next instant at which the
 ramp limit lets more in, the limit and its window."""
+# Far above any site, and far enough below 2**63 that adding the power of all jobs cannot overflow.
 UNLIMITED_MW = 2**60
 
 
@@ -92,7 +93,7 @@ def _full_budget(job_mw: Int, cap_mw: int, limits: PowerLimits) -> Budget:
     )
 
 
-@njit_borrowing(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit(borrowing=True, cache=True, nogil=True)
 def _play(
     jobs: Inputs, flags: Flags, pool: Pool, budget: Budget, profile: FreeProfile, watts: FreeProfile
 ) -> bool:
@@ -121,10 +122,12 @@ def _play(
     return True
 
 
-@njit(inline="always")  # type: ignore[untyped-decorator]
+@njit(inline="always")
 def _change(budget: Budget, time: int, more_mw: int) -> None:
     """Changes what jobs add; a level that ends goes among the past ones, and hides those not below it."""
     now, level = budget.now, budget.level
+    # `level` is the deque of a sliding-window minimum: a past level that is not below a later one can never
+    # be the lowest again, so it is dropped, and levels rise from HEAD on. The lowest is read at HEAD.
     if time > now[SINCE]:
         while now[COUNT] and level[now[HEAD] + now[COUNT] - 1] >= now[LEVEL]:
             now[COUNT] -= 1
@@ -134,7 +137,7 @@ def _change(budget: Budget, time: int, more_mw: int) -> None:
     now[LEVEL] += more_mw
 
 
-@njit(inline="always")  # type: ignore[untyped-decorator]
+@njit(inline="always")
 def _lowest(budget: Budget, time: int) -> int:
     """Returns the lowest level within the window."""
     now = budget.now
@@ -142,10 +145,11 @@ def _lowest(budget: Budget, time: int) -> int:
         now[HEAD] += 1
         now[COUNT] -= 1
     lowest = budget.level[now[HEAD]] if now[COUNT] else now[LEVEL]
+    # A level that began at this instant has not lasted yet and does not count as past.
     return int(min(lowest, now[LEVEL]) if time > now[SINCE] else lowest)
 
 
-@njit(inline="always")  # type: ignore[untyped-decorator]
+@njit(inline="always")
 def _next_wake(budget: Budget, time: int) -> int:
     """Returns when the lowest level within the window leaves it, if it is what holds jobs back."""
     now = budget.now
@@ -154,7 +158,7 @@ def _next_wake(budget: Budget, time: int) -> int:
     return int(budget.until[now[HEAD]] + now[WINDOW]) if now[COUNT] else int(NOT_YET)
 
 
-@njit(inline="always")  # type: ignore[untyped-decorator]
+@njit(inline="always")
 def _may_rise(budget: Budget, job: int, time: int) -> bool:
     """Returns True if the ramp limit lets a job in now."""
     now = budget.now
@@ -163,20 +167,20 @@ def _may_rise(budget: Budget, job: int, time: int) -> bool:
     return bool(now[LEVEL] + budget.job_mw[job] - _lowest(budget, time) <= now[RISE])
 
 
-@njit(inline="always")  # type: ignore[untyped-decorator]
+@njit(inline="always")
 def _fits(jobs: Inputs, pool: Pool, budget: Budget, job: int) -> bool:
     """Returns True if processors and power of the cap are free for a job."""
     return bool(jobs.processors[job] <= pool.now[FREE] and budget.job_mw[job] <= budget.now[FREE_MW])
 
 
-@njit(inline="always")  # type: ignore[untyped-decorator]
+@njit(inline="always")
 def _give_back(jobs: Inputs, pool: Pool, budget: Budget, job: int, time: int) -> None:
     pool.now[FREE] += jobs.processors[job]
     budget.now[FREE_MW] += budget.job_mw[job]
     _change(budget, time, -budget.job_mw[job])
 
 
-@njit(inline="always")  # type: ignore[untyped-decorator]
+@njit(inline="always")
 def _end(
     jobs: Inputs, flags: Flags, pool: Pool, budget: Budget, profile: FreeProfile, watts: FreeProfile,
     time: int,
@@ -200,7 +204,7 @@ def _end(
     now[ENDED] = 1
 
 
-@njit(inline="always")  # type: ignore[untyped-decorator]
+@njit(inline="always")
 def _start(jobs: Inputs, flags: Flags, pool: Pool, budget: Budget, job: int, time: int) -> None:
     """Takes a job out of the queue and starts it."""
     take_out(pool, place_of(pool, job))
@@ -210,7 +214,7 @@ def _start(jobs: Inputs, flags: Flags, pool: Pool, budget: Budget, job: int, tim
     _change(budget, time, budget.job_mw[job])
 
 
-@njit(inline="always")  # type: ignore[untyped-decorator]
+@njit(inline="always")
 def _pass(
     jobs: Inputs, flags: Flags, pool: Pool, budget: Budget, profile: FreeProfile, watts: FreeProfile,
     time: int,
@@ -240,7 +244,7 @@ def _pass(
         _overtake(jobs, flags, pool, budget, time)
 
 
-@njit(inline="always")  # type: ignore[untyped-decorator]
+@njit(inline="always")
 def _overtake(jobs: Inputs, flags: Flags, pool: Pool, budget: Budget, time: int) -> None:
     """Reserves for the head of the queue, which does not fit, and starts who does not delay it."""
     now, queue, predicted = pool.now, pool.queue, jobs.predicted
@@ -277,7 +281,7 @@ def _overtake(jobs: Inputs, flags: Flags, pool: Pool, budget: Budget, time: int)
         pool.backfilled[best] = True
 
 
-@njit(inline="always")  # type: ignore[untyped-decorator]
+@njit(inline="always")
 def _reserve_head(jobs: Inputs, flags: Flags, pool: Pool, budget: Budget) -> None:
     """Finds when the head of the queue fits, by the predicted ends, and what is left free then."""
     now, at, head = pool.now, pool.predicted_at, pool.queue[pool.now[FIRST]]
@@ -292,7 +296,7 @@ def _reserve_head(jobs: Inputs, flags: Flags, pool: Pool, budget: Budget) -> Non
     budget.now[SPARE_MW] = free_mw - more if flags.spares else 0
 
 
-@njit_inner(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit(inner=True, cache=True, nogil=True)
 def _start_reserved(
     jobs: Inputs, flags: Flags, pool: Pool, budget: Budget, profile: FreeProfile, watts: FreeProfile,
     time: int,
@@ -316,7 +320,7 @@ def _start_reserved(
         pool.backfilled[job] = behind
 
 
-@njit_inner(borrowing=True, cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit(inner=True, borrowing=True, cache=True, nogil=True)
 def _reserve(profile: FreeProfile, watts: FreeProfile, jobs: Inputs, budget: Budget, job: int) -> None:
     """Gives a job the earliest place of processors and power; one that has a place gives it back first."""
     lasts, size, more, begin = jobs.predicted[job], jobs.processors[job], budget.job_mw[job], 0
@@ -324,6 +328,8 @@ def _reserve(profile: FreeProfile, watts: FreeProfile, jobs: Inputs, budget: Bud
         begin = profile.start[job]
         add(profile, begin, begin + lasts, size)
         add(watts, begin, begin + lasts, more)
+    # Processors and power have a profile each. The start that suits both is the fixed point of asking them in
+    # turn, each from where the other's answer ends; answers only move later, so the search ends.
     begin = max(profile.at[0], watts.at[0])
     while True:
         later = _earliest(watts, _earliest(profile, begin, lasts, size), lasts, more)
@@ -339,7 +345,7 @@ def _reserve(profile: FreeProfile, watts: FreeProfile, jobs: Inputs, budget: Bud
     profile.start[job] = begin
 
 
-@njit_inner(borrowing=True, cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit(inner=True, borrowing=True, cache=True, nogil=True)
 def _earliest(profile: FreeProfile, begin: int, duration: int, amount: int) -> int:
     """Returns the earliest time from `begin` on from which so much is free for so long."""
     at, free, steps = profile.at, profile.free, profile.steps[0]

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ingest.core.compiled import njit, njit_borrowing, njit_inner
+from ingest.core.compiled import njit
 from ingest.core.errors import UsageError
 from ingest.core.units import NS_PER_S
 from twin.queue.jobs import LONGEST_NS, Float, Int, QueueJobs
@@ -137,7 +137,7 @@ def submissions_of(inputs: Inputs, keys: OrderKeys, dependencies: Dependencies) 
     )  # fmt: skip
 
 
-@njit_inner(borrowing=True, cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit(inner=True, borrowing=True, cache=True, nogil=True)
 def first_due(own: Submissions) -> int:
     """Returns when the next job is submitted, as far as is known now."""
     first = own.due_at[0] if own.now[DUE] else NOT_YET
@@ -146,7 +146,7 @@ def first_due(own: Submissions) -> int:
     return int(first)
 
 
-@njit_inner(borrowing=True, cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit(inner=True, borrowing=True, cache=True, nogil=True)
 def lay_down(jobs: Inputs, pool: Pool, own: Submissions, place: int) -> None:
     """Copies the next job that is submitted to its place."""
     given, job, time = own.given, -1, NOT_YET
@@ -166,7 +166,7 @@ def lay_down(jobs: Inputs, pool: Pool, own: Submissions, place: int) -> None:
     jobs.scale[place], jobs.factor[place] = given.scale[job], given.factor[job]
 
 
-@njit_borrowing(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit(borrowing=True, cache=True, nogil=True)
 def release(own: Submissions, place: int, time: int) -> None:
     """Lets users whose job has ended think of their next ones."""
     before = own.of[place]
@@ -175,7 +175,7 @@ def release(own: Submissions, place: int, time: int) -> None:
         _push(own, time + own.think[job], job)
 
 
-@njit_inner(borrowing=True, cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit(inner=True, borrowing=True, cache=True, nogil=True)
 def _push(own: Submissions, time: int, job: int) -> None:
     at, of, i = own.due_at, own.due_of, own.now[DUE]
     own.now[DUE] += 1
@@ -185,7 +185,7 @@ def _push(own: Submissions, time: int, job: int) -> None:
     at[i], of[i] = time, job
 
 
-@njit_inner(borrowing=True, cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit(inner=True, borrowing=True, cache=True, nogil=True)
 def _pop(own: Submissions) -> None:
     own.now[DUE] -= 1
     at, of, size, i = own.due_at, own.due_of, own.now[DUE], 0
@@ -201,13 +201,13 @@ def _pop(own: Submissions) -> None:
     at[i], of[i] = time, job
 
 
-@njit(inline="always")  # type: ignore[untyped-decorator]
+@njit(inline="always")
 def _before(own: Submissions, i: int, time: int, job: int) -> bool:
     """Returns True if what stands there is due before that job."""
     return bool(own.due_at[i] < time or (own.due_at[i] == time and own.due_of[i] < job))
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit(cache=True, nogil=True)
 def later(time: int, recorded: int) -> float:
     """Returns log10 of a submission over the recorded one, both in seconds; what is not positive is 0.1 s."""
     now_s = time / NS_PER_S if time > 0 else 0.1

@@ -9,7 +9,7 @@ meaning in SimPy.
 import numpy as np
 from numpy.typing import NDArray
 
-from ingest.core.compiled import njit, njit_borrowing
+from ingest.core.compiled import njit
 from ingest.core.errors import UsageError
 from twin.queue.dependencies import Dependencies, Submissions, first_due, lay_down, release, submissions_of
 from twin.queue.jobs import LATEST_NS, Int, QueueJobs
@@ -75,7 +75,7 @@ def play(
     return pool.start[place], pool.backfilled[place]
 
 
-@njit_borrowing(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit(borrowing=True, cache=True, nogil=True)
 def _play(
     jobs: Inputs, flags: Flags, pool: Pool, profile: FreeProfile, scoring: Scoring | None,
     submissions: Submissions | None,
@@ -87,9 +87,12 @@ def _play(
         submission = jobs.submit[arrived] if arrived < count else NOT_YET
         if submissions is not None:
             submission = first_due(submissions)
+        # Running jobs are sorted by end, the earliest last: the next end is read and removed at the tail.
         end = pool.end_at[now[RUNNING] - 1] if now[RUNNING] else NOT_YET
         time = min(submission, end)
         while True:
+            # All events of one instant are applied before one scheduling pass. Some published simulators pass
+            # after each event instead, which changes who is backfilled; `passes_each_event` reproduces them.
             if submission == time and (flags.submissions_first or end > time):
                 if submissions is not None:
                     lay_down(jobs, pool, submissions, arrived)
@@ -113,7 +116,7 @@ def _play(
     return True
 
 
-@njit(inline="always")  # type: ignore[untyped-decorator]
+@njit(inline="always")
 def _end(
     jobs: Inputs, flags: Flags, pool: Pool, profile: FreeProfile, scoring: Scoring | None, time: int
 ) -> int:
@@ -122,6 +125,8 @@ def _end(
     now[RUNNING] -= 1
     job = pool.end_of[now[RUNNING]]
     size, predicted_end = jobs.processors[job], pool.start[job] + jobs.predicted[job]
+    # A job that outlives its prediction has given its processors back already, under rules that free them
+    # at the predicted end. They must not be given back twice.
     if not pool.released[job]:
         forget(pool, job)
         now[FREE] += size
@@ -137,11 +142,12 @@ def _end(
     return int(job)
 
 
-@njit(inline="always")  # type: ignore[untyped-decorator]
+@njit(inline="always")
 def forget(pool: Pool, job: int) -> None:
     """Takes a job out of the list by predicted end."""
     now, at, of = pool.now, pool.predicted_at, pool.predicted_of
     i = now[PREDICTED] - 1
+    # A job that ends now is among the earliest predicted ends, so the search starts at the tail.
     while of[i] != job:
         i -= 1
     now[PREDICTED] -= 1
@@ -149,7 +155,7 @@ def forget(pool: Pool, job: int) -> None:
         at[j], of[j] = at[j + 1], of[j + 1]
 
 
-@njit(inline="always")  # type: ignore[untyped-decorator]
+@njit(inline="always")
 def insert(at: Int, of: Int, count: int, when: int, job: int) -> None:
     """Puts a job into a list whose earliest is at the tail; the first of equals stays there."""
     i = count
@@ -159,7 +165,7 @@ def insert(at: Int, of: Int, count: int, when: int, job: int) -> None:
     at[i], of[i] = when, job
 
 
-@njit_borrowing(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit(borrowing=True, cache=True, nogil=True)
 def run(jobs: Inputs, flags: Flags, pool: Pool, job: int, time: int) -> None:
     """Counts a job among those that run from now on; the queue and what is free are its caller's."""
     now = pool.now
@@ -172,14 +178,14 @@ def run(jobs: Inputs, flags: Flags, pool: Pool, job: int, time: int) -> None:
         serve(jobs, pool, job, time)
 
 
-@njit(inline="always")  # type: ignore[untyped-decorator]
+@njit(inline="always")
 def _start(jobs: Inputs, flags: Flags, pool: Pool, job: int, time: int) -> None:
     """Starts a job that its caller takes out of the queue."""
     run(jobs, flags, pool, job, time)
     pool.now[FREE] -= jobs.processors[job]
 
 
-@njit(inline="always")  # type: ignore[untyped-decorator]
+@njit(inline="always")
 def _pass(
     jobs: Inputs, flags: Flags, pool: Pool, profile: FreeProfile, scoring: Scoring | None, time: int, new: int
 ) -> None:
@@ -192,6 +198,8 @@ def _pass(
             pool.released[job] = True
             now[FREE] += jobs.processors[job]
             now[SETTLED] = 0
+    # After a pass that left the queue settled, only an end of a job can let waiting jobs start. The one
+    # exception is a job that has just arrived: it alone is tried, in O(1) in place of a pass over the queue.
     if new >= 0 and now[SETTLED] and queue[now[FIRST]] != new:
         size, end = jobs.processors[new], time + jobs.predicted[new]
         if flags.backfill != NONE and size <= now[FREE] and (size <= now[SPARE] or end <= now[LATEST]):
@@ -219,7 +227,7 @@ def _pass(
         now[SETTLED] = not (flags.moving or flags.commits)
 
 
-@njit(inline="always")  # type: ignore[untyped-decorator]
+@njit(inline="always")
 def _overtake(jobs: Inputs, flags: Flags, pool: Pool, scoring: Scoring | None, time: int) -> None:
     """Reserves for the head of the queue, which does not fit, and starts who does not delay it."""
     now, queue, processors, predicted = pool.now, pool.queue, jobs.processors, jobs.predicted
@@ -241,6 +249,7 @@ def _overtake(jobs: Inputs, flags: Flags, pool: Pool, scoring: Scoring | None, t
             if processors[job] > free or (processors[job] > spare and time + predicted[job] > latest):
                 continue
             rank = job if flags.by_submission else predicted[job]
+            # Equal ranks go by job number, the order of submission: the tie-break of the reference simulator.
             if rank < best_rank or (rank == best_rank and job < best):
                 best, best_rank = job, rank
         if best < 0:
@@ -248,7 +257,7 @@ def _overtake(jobs: Inputs, flags: Flags, pool: Pool, scoring: Scoring | None, t
         _overtakes(jobs, flags, pool, best, place_of(pool, best), time)
 
 
-@njit(inline="always")  # type: ignore[untyped-decorator]
+@njit(inline="always")
 def _overtake_in_order(jobs: Inputs, flags: Flags, pool: Pool, scoring: Scoring | None, time: int) -> None:
     """Starts who does not delay the head, in the order of the queue. With each start less is free and less to
     spare, so that who had to stay before still has to."""
@@ -267,7 +276,7 @@ def _overtake_in_order(jobs: Inputs, flags: Flags, pool: Pool, scoring: Scoring 
         i, free, spare = i + now[FIRST] - first, now[FREE], now[SPARE]
 
 
-@njit(inline="always")  # type: ignore[untyped-decorator]
+@njit(inline="always")
 def _late_place_of(pool: Pool, job: int) -> int:
     """Returns the place in the queue of a job that came late, and stands far behind in most orders."""
     place = pool.now[FIRST] + pool.now[WAITING] - 1
@@ -276,9 +285,10 @@ def _late_place_of(pool: Pool, job: int) -> int:
     return int(place)
 
 
-@njit(inline="always")  # type: ignore[untyped-decorator]
+@njit(inline="always")
 def _overtakes(jobs: Inputs, flags: Flags, pool: Pool, job: int, place: int, time: int) -> None:
     """Starts a job that is not the head of the queue."""
+    # A job that ends before the head's reservation uses none of the processors that stay free beside it.
     if time + jobs.predicted[job] > pool.now[LATEST]:
         pool.now[SPARE] -= jobs.processors[job]
     take_out(pool, place)
@@ -286,19 +296,22 @@ def _overtakes(jobs: Inputs, flags: Flags, pool: Pool, job: int, place: int, tim
     pool.backfilled[job] = True
 
 
-@njit(inline="always")  # type: ignore[untyped-decorator]
+@njit(inline="always")
 def _reserve_head(jobs: Inputs, flags: Flags, pool: Pool) -> None:
     """Finds when the head of the queue fits, by the predicted ends, and what is left free then."""
     now, at = pool.now, pool.predicted_at
     free, i, size = now[FREE], now[PREDICTED], jobs.processors[pool.queue[now[FIRST]]]
+    # Jobs with equal predicted ends free their processors at one instant. The walk goes on through all of
+    # them, else the processors that are free beyond the head's need would be counted too low.
     while free < size or (i > 0 and at[i - 1] == at[i]):
         i -= 1
         free += jobs.processors[pool.predicted_of[i]]
+    # `strict`: a job that ends at the very nanosecond at which the head starts counts as too late.
     now[LATEST] = at[i] - 1 if flags.strict else at[i]
     now[SPARE] = free - size if flags.spares else 0
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit(cache=True, nogil=True)
 def _start_reserved(jobs: Inputs, flags: Flags, pool: Pool, profile: FreeProfile, time: int) -> None:
     """Gives every waiting job its place, and starts those whose place begins now."""
     now, queue = pool.now, pool.queue

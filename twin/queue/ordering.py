@@ -6,7 +6,7 @@ while jobs wait are computed anew in every pass. `referee.py` sorts plainly.
 
 import numpy as np
 
-from ingest.core.compiled import njit, njit_borrowing, njit_inner
+from ingest.core.compiled import njit
 from ingest.core.units import NS_PER_S
 from twin.queue.pool import (
     ACCOUNT,
@@ -30,7 +30,7 @@ SHUFFLED = 8
 """Places by which a waiting job moves on average, from where on the queue is sorted from scratch."""
 
 
-@njit(inline="always")  # type: ignore[untyped-decorator]
+@njit(inline="always")
 def submit(jobs: Inputs, flags: Flags, pool: Pool, job: int) -> None:
     """Puts a job into the queue, behind those of its key."""
     queue, key = pool.queue, pool.key
@@ -43,7 +43,7 @@ def submit(jobs: Inputs, flags: Flags, pool: Pool, job: int) -> None:
     pool.now[WAITING] += 1
 
 
-@njit(inline="always")  # type: ignore[untyped-decorator]
+@njit(inline="always")
 def place_of(pool: Pool, job: int) -> int:
     """Returns the place of a waiting job in the queue."""
     place = pool.now[FIRST]
@@ -52,12 +52,13 @@ def place_of(pool: Pool, job: int) -> int:
     return int(place)
 
 
-@njit(inline="always")  # type: ignore[untyped-decorator]
+@njit(inline="always")
 def take_out(pool: Pool, i: int) -> None:
     """Takes the job at place i out of the queue; the shorter side moves up."""
     queue, first = pool.queue, pool.now[FIRST]
     last = first + pool.now[WAITING] - 1
     pool.now[WAITING] -= 1
+    # Most starts are at the head, where the window `first ... last` moves on and nothing is copied.
     if i - first <= last - i:
         for j in range(i, first, -1):
             queue[j] = queue[j - 1]
@@ -67,7 +68,7 @@ def take_out(pool: Pool, i: int) -> None:
             queue[j] = queue[j + 1]
 
 
-@njit_borrowing(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit(borrowing=True, cache=True, nogil=True)
 def sort(jobs: Inputs, flags: Flags, pool: Pool, time: int) -> None:
     """Computes the keys of waiting jobs at this time, and sorts the queue by them, then by submission."""
     queue, key, first, used = pool.queue, pool.key, pool.now[FIRST], pool.used
@@ -79,10 +80,13 @@ def sort(jobs: Inputs, flags: Flags, pool: Pool, time: int) -> None:
         job = queue[i]
         user = jobs.user[job]
         if flags.usage == TOTAL:
+            # RATE * time - BASE is the sum of processors x (time - start) over the user's running jobs: one
+            # multiplication in place of a loop over them.
             key[job] = pool.used[DONE, user] + (
                 pool.used[RATE, user] * (time / NS_PER_S) - pool.used[BASE, user]
             )
         elif flags.usage == DECAYED:
+            # Rounded, so that users with equal histories tie whatever the order in which they were summed.
             key[job] = np.rint(decayed(pool, user, time) / GRAIN)
         elif flags.usage == HELD:
             key[job] = used[RATE, user]
@@ -92,7 +96,7 @@ def sort(jobs: Inputs, flags: Flags, pool: Pool, time: int) -> None:
     by_key(pool)
 
 
-@njit_inner(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit(inner=True, cache=True, nogil=True)
 def _rank_in_tree(jobs: Inputs, pool: Pool, time: int) -> None:
     """Makes the key of every waiting job its rank by the level fairshare of its account, then of its user."""
     first, count = pool.now[FIRST], pool.now[WAITING]
@@ -105,6 +109,7 @@ def _rank_in_tree(jobs: Inputs, pool: Pool, time: int) -> None:
             known[account] = _level(pool.used[SHARE, account], whole, 1.0)
             known[user] = _level(pool.used[SHARE, user], np.rint(decayed(pool, user, time) / GRAIN), whole)
         level[0, i], level[1, i] = -known[account], -known[user]
+    # Two stable sorts, the minor key first, are a lexicographic sort: by account, then by user.
     order = np.argsort(level[1], kind="mergesort")
     order = order[np.argsort(level[0][order], kind="mergesort")]
     rank, before = 0.0, order[0] if count else 0
@@ -114,7 +119,7 @@ def _rank_in_tree(jobs: Inputs, pool: Pool, time: int) -> None:
         pool.key[pool.queue[first + i]], before = rank, i
 
 
-@njit(inline="always")  # type: ignore[untyped-decorator]
+@njit(inline="always")
 def _level(share: float, used: float, used_by_all: float) -> float:
     """Returns share over the part of the siblings' usage: 0 without a share, infinite without usage."""
     if share == 0:
@@ -122,10 +127,12 @@ def _level(share: float, used: float, used_by_all: float) -> float:
     return float(share / (used / used_by_all) if used else np.inf)
 
 
-@njit(inline="always")  # type: ignore[untyped-decorator]
+@njit(inline="always")
 def by_key(pool: Pool) -> None:
     """Sorts the queue by the keys of its jobs, then by submission."""
     queue, key, first = pool.queue, pool.key, pool.now[FIRST]
+    # Insertion sort: between two passes keys hardly change their order, so it takes about n steps. After
+    # `most` moves the queue is in disorder, and n log n is cheaper than n^2.
     moves, most = 0, SHUFFLED * pool.now[WAITING]
     for i in range(first + 1, first + pool.now[WAITING]):
         job, j = queue[i], i
@@ -141,15 +148,16 @@ def by_key(pool: Pool) -> None:
             break
 
 
-@njit_inner(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit(inner=True, cache=True, nogil=True)
 def _sort_from_scratch(pool: Pool) -> None:
     """The same for a queue in disorder."""
     queue, first = pool.queue, pool.now[FIRST]
+    # Sorted by number first, so that the stable sort by key leaves ties in order of submission.
     waiting = np.sort(queue[first : first + pool.now[WAITING]])
     queue[first : first + len(waiting)] = waiting[np.argsort(pool.key[waiting], kind="mergesort")]
 
 
-@njit_borrowing(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit(borrowing=True, cache=True, nogil=True)
 def serve(jobs: Inputs, pool: Pool, job: int, time: int) -> None:
     """Lets what the user of a job has had grow with it, and what the account has had."""
     user, size, used = jobs.user[job], jobs.processors[job], pool.used
@@ -162,7 +170,7 @@ def serve(jobs: Inputs, pool: Pool, job: int, time: int) -> None:
         user = int(used[ACCOUNT, user])
 
 
-@njit_inner(borrowing=True, cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit(inner=True, borrowing=True, cache=True, nogil=True)
 def stop_serving(jobs: Inputs, pool: Pool, job: int, lasted: int) -> None:
     """Keeps what the user of a job has had by it, which ran so many nanoseconds, and the account."""
     user, size, used = jobs.user[job], jobs.processors[job], pool.used
@@ -177,7 +185,7 @@ def stop_serving(jobs: Inputs, pool: Pool, job: int, lasted: int) -> None:
         user = int(used[ACCOUNT, user])
 
 
-@njit_inner(borrowing=True, cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit(inner=True, borrowing=True, cache=True, nogil=True)
 def decayed(pool: Pool, user: int, time: int) -> float:
     """Returns the processor-seconds of a user, each worth exp(-decay x age)."""
     kept = np.exp(-pool.decay[0] * (time / NS_PER_S - pool.used[BASE, user]))

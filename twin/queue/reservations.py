@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ingest.core.compiled import njit_borrowing, njit_inner
+from ingest.core.compiled import njit
 from twin.queue.jobs import LATEST_NS, Int
 
 NOT_YET = int(np.iinfo(np.int64).max)
@@ -28,6 +28,7 @@ class FreeProfile(NamedTuple):
 
 def empty(processors: int, jobs: int) -> FreeProfile:
     """Returns the profile of an idle pool, with room for all jobs."""
+    # A reservation adds at most two steps, its beginning and its end.
     room = 2 * jobs + 3
     steps, start = np.array([1, 0]), np.full(jobs, NOT_YET, np.int64)
     made = FreeProfile(np.zeros(room, np.int64), np.zeros(room, np.int64), steps, start)
@@ -35,7 +36,7 @@ def empty(processors: int, jobs: int) -> FreeProfile:
     return made
 
 
-@njit_inner(borrowing=True, cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit(inner=True, borrowing=True, cache=True, nogil=True)
 def trim(profile: FreeProfile, now: int) -> None:
     """Lets the profile begin now."""
     at, free, steps = profile.at, profile.free, profile.steps
@@ -49,7 +50,7 @@ def trim(profile: FreeProfile, now: int) -> None:
     at[0] = max(at[0], now)
 
 
-@njit_borrowing(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit(borrowing=True, cache=True, nogil=True)
 def add(profile: FreeProfile, begin: int, end: int, processors: int) -> None:
     """Adds free processors from `begin` to `end`; takes them if negative."""
     first = _split(profile, begin)
@@ -60,7 +61,7 @@ def add(profile: FreeProfile, begin: int, end: int, processors: int) -> None:
     _join(profile, first)
 
 
-@njit_inner(borrowing=True, cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit(inner=True, borrowing=True, cache=True, nogil=True)
 def _split(profile: FreeProfile, when: int) -> int:
     """Makes a step begin at `when`; returns its index."""
     at, free, steps = profile.at, profile.free, profile.steps
@@ -76,7 +77,7 @@ def _split(profile: FreeProfile, when: int) -> int:
     return int(i)
 
 
-@njit_inner(borrowing=True, cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit(inner=True, borrowing=True, cache=True, nogil=True)
 def _join(profile: FreeProfile, i: int) -> None:
     """Takes the beginning of step i away if nothing changes there."""
     at, free, steps = profile.at, profile.free, profile.steps
@@ -86,12 +87,14 @@ def _join(profile: FreeProfile, i: int) -> None:
             at[j], free[j] = at[j + 1], free[j + 1]
 
 
-@njit_inner(borrowing=True, cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit(inner=True, borrowing=True, cache=True, nogil=True)
 def earliest(profile: FreeProfile, duration: int, processors: int) -> int:
     """Returns the earliest time from which so many processors are free for so long."""
     at, free, steps = profile.at, profile.free, profile.steps
     begin = at[0]
     for i in range(steps[0]):
+        # The candidate start moves behind every step with too few processors. The last step is never too low:
+        # there all jobs have ended, and each fits into an empty pool.
         if free[i] < processors:
             begin = at[i + 1]
         elif i + 1 == steps[0] or at[i + 1] >= begin + duration:
@@ -99,7 +102,7 @@ def earliest(profile: FreeProfile, duration: int, processors: int) -> int:
     return int(begin)
 
 
-@njit_inner(borrowing=True, cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit(inner=True, borrowing=True, cache=True, nogil=True)
 def reserve(profile: FreeProfile, job: int, duration: int, processors: int) -> None:
     """Gives a job the earliest place; a job that has one already gives it back first."""
     begin = profile.start[job]
@@ -114,9 +117,11 @@ def reserve(profile: FreeProfile, job: int, duration: int, processors: int) -> N
     profile.start[job] = begin
 
 
-@njit_borrowing(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit(borrowing=True, cache=True, nogil=True)
 def plan(profile: FreeProfile, waiting: Any, predicted: Int, processors: Int, compress: bool) -> None:
     """Gives every waiting job its place: those that have one first, if some job has ended, then new ones."""
+    # Compression in queue order: a job that moves forward leaves room that only those behind it may take, so
+    # no reservation becomes later than it was promised.
     if compress:
         for job in waiting:
             if profile.start[job] != NOT_YET:

@@ -13,7 +13,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from ingest.core.compiled import njit, njit_inner
+from ingest.core.compiled import njit
 from ingest.core.units import NS_PER_S
 from twin.queue.jobs import Float, Int, QueueJobs
 from twin.queue.pool import FIRST, FREE, LATEST, SPARE, WAITING, Inputs, Pool, Scoring, unscored
@@ -80,7 +80,7 @@ def fixed_features(jobs: QueueJobs, predicted: Int, processors: int) -> Float:
     return np.ascontiguousarray(np.stack(columns, axis=1))
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit(cache=True, nogil=True)
 def remember(jobs: Inputs, own: Scoring, job: int) -> None:
     """Makes a job that has ended the last one of its user."""
     last, user = own.last, jobs.user[job]
@@ -91,7 +91,7 @@ def remember(jobs: Inputs, own: Scoring, job: int) -> None:
     own.history[user] = math.log(run_s / predicted_s) / 5
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit(cache=True, nogil=True)
 def score(jobs: Inputs, pool: Pool, own: Scoring, time: int) -> None:
     """Makes the key of every waiting job minus its score, and infinite for those that are not scored."""
     now, queue = pool.now, pool.queue
@@ -119,13 +119,13 @@ def score(jobs: Inputs, pool: Pool, own: Scoring, time: int) -> None:
             _write_row(own, job)
 
 
-@njit_inner(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit(inner=True, cache=True, nogil=True)
 def _youngest(waiting: Int) -> int:
     """Returns the youngest job that is scored; jobs are numbered by submission."""
     return int(waiting.max() if len(waiting) <= CANDIDATES else np.sort(waiting)[CANDIDATES - 1])
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit(cache=True, nogil=True)
 def forward(values: Float, widths: Int, weights: Float, hidden: Float) -> float:
     """Returns the score of the features; weights of a layer are (inputs, outputs), then its biases. `hidden`
     (2, widest layer) is room to work in."""
@@ -145,7 +145,7 @@ def forward(values: Float, widths: Int, weights: Float, hidden: Float) -> float:
     return float(values[0])
 
 
-@njit_inner(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit(inner=True, cache=True, nogil=True)
 def gumbel(counts: Int) -> float:
     """Returns a draw of the standard Gumbel distribution (SplitMix64; Steele, Lea and Flood, OOPSLA 2014);
     the state of the generator is `counts[SEED]`."""
@@ -157,7 +157,7 @@ def gumbel(counts: Int) -> float:
     return float(-math.log(-math.log((float(z >> np.uint64(11)) + 0.5) / 2.0**53)))
 
 
-@njit_inner(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit(inner=True, cache=True, nogil=True)
 def _write_row(own: Scoring, job: int) -> None:
     """Keeps the features of a job for decisions of this pass, while there is room."""
     if own.counts[ROWS] < len(own.rows):
@@ -166,7 +166,7 @@ def _write_row(own: Scoring, job: int) -> None:
         own.counts[ROWS] += 1
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit(cache=True, nogil=True)
 def note(jobs: Inputs, pool: Pool, own: Scoring, job: int, time: int, overtakes: bool) -> None:
     """Records that a waiting job is chosen: as the head of the queue from all that are scored, or to overtake
     it from those that may."""

@@ -137,14 +137,15 @@ def draft(offered: Seen, choices: DraftChoices) -> str:
     seen_gpus = "seen in the lake: " + ", ".join(offered.gpus) if offered.gpus else "none seen in the lake"
     bare = [pair for pair in links.samples if set(pair) <= set(sites) and pair not in links.round_trips]
     return _TEXT.format(
-        schema=SCHEMA_NAME, name=choices.name, about=_quoted(f"{choices.model} over {len(sites)} sites of "
-        f"{links.dataset}"), model=model_presets.preset(choices.model).name,
+        schema=SCHEMA_NAME, name=_plain(choices.name),
+        about=_quoted(f"{choices.model} over {len(sites)} sites of {links.dataset}"),
+        model=model_presets.preset(choices.model).name,
         models=", ".join(sorted(model_presets.PRESETS)), gpu=gpu, seen=seen_gpus,
         per_node=min(count, fabric.gpus_per_node), intra=f"{fabric.intra_node_bps:.3e}",
         inter=f"{fabric.inter_node_bps:.3e}", intra_s=fabric.intra_node_latency_s,
         inter_s=fabric.inter_node_latency_s,
         domains="\n".join(f"    - {{name: {_quoted(site)}, gpus: {count}}}" for site in sites),
-        dataset=links.dataset, rtt=_RTT if bare else "", period=_period_s(links.span_s),
+        dataset=_plain(links.dataset), rtt=_RTT if bare else "", period=_period_s(links.span_s),
     )  # fmt: skip
 
 
@@ -175,6 +176,14 @@ def _known(models: Sequence[str]) -> tuple[str, ...]:
 
 def _period_s(span_s: float) -> int:
     return int(min(LONGEST_S, max(SHORTEST_S, round(0.3 * span_s / DECISIONS, -1))))
+
+
+def _plain(text: str) -> str:
+    """A name as a YAML value: `null` and `2024` are quoted, as they would be no text."""
+    try:
+        return text if yaml.safe_load(text) == text else _quoted(text)
+    except yaml.YAMLError:
+        return _quoted(text)
 
 
 def _quoted(text: str) -> str:

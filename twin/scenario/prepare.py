@@ -22,7 +22,7 @@ from twin.core.link_history import LinkHistory
 from twin.costs.layer_compute import layer_times
 from twin.filters import history as filter_history
 from twin.filters import long_run
-from twin.filters.link_filter import LinkFilter, TrainedLinks
+from twin.filters.link_filter import AlarmRule, LinkFilter, TrainedLinks
 from twin.filters.past_telemetry import TelemetryModel
 from twin.scenario import cluster_and_jobs, queue_file, workload_records
 from twin.scenario.fault_timeline import Fault
@@ -82,14 +82,18 @@ class PreparedScenario:
     calibration: Calibration | None = None  # fitted constants of the cost models, None: the built-in ones
     profiles: LakeProfiles | None = None  # measured layer times, which come before `calibration`
     span: TimeSpan | None = None
+    alarm_rule: AlarmRule = "unforecast"  # of a run that is executed again, that of its time
     _estimators: "dict[JobSpec, Estimator]" = field(init=False, repr=False, default_factory=dict)
 
     def link_filter(self) -> LinkFilter:
         """New filter over all links, in its state at the beginning of the window."""
-        if self.start is not None:
-            return deepcopy(self.start)
         telemetry = telemetry_model(self.scenario)
-        return LinkFilter(self.filters, self.cluster.size, telemetry.horizons_s, noise=telemetry.noise)
+        if self.start is not None:
+            new = deepcopy(self.start)
+        else:
+            new = LinkFilter(self.filters, self.cluster.size, telemetry.horizons_s, noise=telemetry.noise)
+        new.alarm_rule = self.alarm_rule
+        return new
 
     def estimator(self, job: JobSpec | None = None) -> "Estimator":
         """Cost models of this world for `job`, by default the scenario's own; equal jobs share them."""
@@ -115,6 +119,8 @@ class PreparedScenario:
             "note": self.wan.note,
             "end_ns": self.wan.end_ns,
             "origin_epoch_ns": self.wan.origin_epoch_ns,
+            # Absent in logs of the time before there was a second rule.
+            **({} if self.alarm_rule == "restart" else {"alarm_rule": self.alarm_rule}),
         }
 
 

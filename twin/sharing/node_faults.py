@@ -226,7 +226,7 @@ def on_node(s: JobStates, rows: Int, node: int) -> NDArray[np.bool_]:
     return found
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit(cache=True, nogil=True)
 def stall(s: JobStates, rows: Int, time: int, every: int, events: Int) -> None:
     """Lets running jobs stand still from now on."""
     for row in range(len(rows)):
@@ -236,7 +236,7 @@ def stall(s: JobStates, rows: Int, time: int, every: int, events: Int) -> None:
         write(events, row, time, STALL, s, job)
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit(cache=True, nogil=True)
 def evict(s: JobStates, rows: Int, time: int, every: int, events: Int) -> None:
     """Takes running jobs off their GPUs with all their work."""
     for row in range(len(rows)):

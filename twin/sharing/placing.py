@@ -34,7 +34,7 @@ def count(view: SharingView, order: Int) -> Allocation:
     return Allocation(gpus, np.full(len(view), NOWHERE, np.int64), np.full(len(view.free), NOWHERE, np.int64))
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit(cache=True, nogil=True)
 def _count(order: Int, asked: Int, free: int) -> Int:
     gpus = np.zeros(len(asked), np.int64)
     for row in order:
@@ -44,7 +44,7 @@ def _count(order: Int, asked: Int, free: int) -> Int:
     return gpus
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit(cache=True, nogil=True)
 def _fill(
     order: Int,
     asked: Int,
@@ -100,7 +100,7 @@ def _fill(
     return gpus, node, whole
 
 
-@njit(inline="always")  # type: ignore[untyped-decorator]
+@njit(inline="always")
 def _count_later(later: Int, gpus: int, node: int, whole: Int, row: int, sizes: Int, sign: int) -> None:
     """Counts the GPUs that a running job holds among those of jobs whose turn is still to come."""
     if gpus and node >= 0:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ingest.core.compiled import njit, njit_inner
+from ingest.core.compiled import njit
 from twin.queue.jobs import LATEST_NS, Int
 from twin.sharing.changes import PPM, ChangeRules
 from twin.sharing.view import NOWHERE
@@ -91,13 +91,13 @@ def costs_of(rules: ChangeRules, every: int = 0) -> Costs:
     return Costs(rules.costs, rules.amortises, rules.charges_events, -1 if most is None else most, every)
 
 
-@njit(inline="always")  # type: ignore[untyped-decorator]
+@njit(inline="always")
 def done(lasted: int, rate: int) -> int:
     """Returns work done in a time, floor(lasted x rate / 10^6), without overflow."""
     return lasted // PPM * rate + lasted % PPM * rate // PPM
 
 
-@njit(inline="always")  # type: ignore[untyped-decorator]
+@njit(inline="always")
 def needed(left: int, rate: int) -> int:
     """Returns the least time in which so much is done; `NEVER` if it is longer than all time."""
     if left // rate > NEVER // PPM:
@@ -105,14 +105,14 @@ def needed(left: int, rate: int) -> int:
     return left // rate * PPM - (-(left % rate * PPM) // rate)
 
 
-@njit_inner(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit(inner=True, cache=True, nogil=True)
 def progress_to(s: JobStates, job: int, time: int) -> int:
     """Returns the work that a running job has done since it was changed."""
     begin = max(s.at[job], s.ready[job])
     return done(time - begin, s.rate[job]) if time > begin else 0
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit(cache=True, nogil=True)
 def next_end(s: JobStates, rows: Int) -> int:
     """Returns when the first of these jobs ends."""
     first = NEVER
@@ -122,7 +122,7 @@ def next_end(s: JobStates, rows: Int) -> int:
     return first
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit(cache=True, nogil=True)
 def advance(s: JobStates, rows: Int, costs: Costs, last: int, time: int, events: Int) -> int:
     """Moves running jobs on from the last event, and ends those that are done; returns how many events."""
     count = 0
@@ -150,7 +150,7 @@ def advance(s: JobStates, rows: Int, costs: Costs, last: int, time: int, events:
     return count
 
 
-@njit(inline="always")  # type: ignore[untyped-decorator]
+@njit(inline="always")
 def _promote(s: JobStates, rows: Int) -> None:
     """Lets the first of those who share lead them, and hold the nodes, where their leader has ended."""
     for row in range(len(rows)):
@@ -167,7 +167,7 @@ def _promote(s: JobStates, rows: Int) -> None:
             s.whole[node], s.part[node] = NOWHERE, 0
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit(cache=True, nogil=True)
 def rest(s: JobStates, rows: Int, time: int) -> Int:
     """Returns the work that is left of each of these jobs (rows,)."""
     found = np.empty(len(rows), np.int64)
@@ -177,14 +177,14 @@ def rest(s: JobStates, rows: Int, time: int) -> Int:
     return found
 
 
-@njit(inline="always")  # type: ignore[untyped-decorator]
+@njit(inline="always")
 def write(events: Int, count: int, time: int, kind: int, s: JobStates, job: int) -> None:
     """Writes an event of a job down."""
     events[count, 0], events[count, 1], events[count, 2] = time, kind, job
     events[count, 3], events[count, 4], events[count, 5] = s.gpus[job], s.node[job], s.rate[job]
 
 
-@njit(inline="always")  # type: ignore[untyped-decorator]
+@njit(inline="always")
 def let_go(s: JobStates, job: int) -> None:
     """Takes all GPUs from a job."""
     s.gpus[job], s.rate[job], s.node[job], s.leader[job] = 0, 0, NOWHERE, NOWHERE
@@ -193,7 +193,7 @@ def let_go(s: JobStates, job: int) -> None:
             s.whole[node], s.part[node] = NOWHERE, 0
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit(cache=True, nogil=True)
 def held(s: JobStates, rows: Int, pause: Int, spare: Int, costs: Costs, time: int) -> NDArray[np.bool_]:
     """Returns which of these jobs may not be changed now (rows,); jobs that share are held together.
 
@@ -216,7 +216,7 @@ def held(s: JobStates, rows: Int, pause: Int, spare: Int, costs: Costs, time: in
     return found
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit(cache=True, nogil=True)
 def holds_on_until(s: JobStates, rows: Int, pause: Int, costs: Costs, time: int) -> int:
     """Returns when the first of these running jobs may be changed again."""
     first = NEVER
@@ -227,7 +227,7 @@ def holds_on_until(s: JobStates, rows: Int, pause: Int, costs: Costs, time: int)
     return first
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit(cache=True, nogil=True)
 def change(
     s: JobStates, rows: Int, gpus: Int, node: Int, leader: Int, mode: Int, whole: Int, part: Int, rate: Int,
     pause: Int, costs: Costs, time: int, events: Int,
@@ -279,7 +279,7 @@ def change(
     return count
 
 
-@njit(inline="always")  # type: ignore[untyped-decorator]
+@njit(inline="always")
 def settle(s: JobStates, job: int, time: int, every: int) -> None:
     """Counts what a job has done, saved and lost up to now; a pause that is not over goes on."""
     if s.gpus[job]:
@@ -294,7 +294,7 @@ def settle(s: JobStates, job: int, time: int, every: int) -> None:
     s.at[job], s.ready[job] = time, max(s.ready[job], time)
 
 
-@njit(inline="always")  # type: ignore[untyped-decorator]
+@njit(inline="always")
 def _kind(s: JobStates, job: int, gpus: int, node: int, whole: Int, part: Int, rate: int) -> int:
     """Returns the kind of a change; -1 for none."""
     if not s.gpus[job]:

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ingest.core.compiled import njit, njit_inner
+from ingest.core.compiled import njit
 from ingest.core.units import NS_PER_S
 from twin.queue.jobs import LATEST_NS, Float, Int
 from twin.queue.pool import WAITING, Inputs, Pool
@@ -101,7 +101,7 @@ class Running(NamedTuple):
     profile: SiteProfile
 
 
-@njit_inner(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit(inner=True, cache=True, nogil=True)
 def needs(left: int, speed: int) -> int:
     """Nanoseconds for what is left, rounded up."""
     if left == 0:
@@ -109,19 +109,19 @@ def needs(left: int, speed: int) -> int:
     return int(NOT_YET if speed == 0 else -(-left // speed))
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit(cache=True, nogil=True)
 def after(time: int, length: int) -> int:
     """Time plus a length that may be for ever."""
     return NOT_YET if length > LATEST_NS or time > LATEST_NS else time + length
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit(cache=True, nogil=True)
 def fits(free: Int, need: Int) -> bool:
     """True if GPUs are free for a need, at each site."""
     return bool((need <= free).all())
 
 
-@njit_inner(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit(inner=True, cache=True, nogil=True)
 def length_of(
     jobs: Inputs, step: int, asked: SiteJobs, links: SiteLinks, options: SiteOptions, job: int, option: int
 ) -> int:
@@ -132,7 +132,7 @@ def length_of(
     return int(after(coming, needs(jobs.predicted[job] * FULL_RATE, options.rate[step, option])))
 
 
-@njit_inner(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit(inner=True, cache=True, nogil=True)
 def choose(
     jobs: Inputs, pool: Pool, state: Running, asked: SiteJobs, links: SiteLinks, options: SiteOptions,
     by: Choosing, job: int, time: int,
@@ -156,7 +156,7 @@ def choose(
     return best
 
 
-@njit_inner(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit(inner=True, cache=True, nogil=True)
 def bound_to_data(asked: SiteJobs, options: SiteOptions, rule: int, job: int) -> bool:
     """True if a job may run where its data are alone."""
     size, data, bound = asked.size[job], asked.data_at[job], False
@@ -166,7 +166,7 @@ def bound_to_data(asked: SiteJobs, options: SiteOptions, rule: int, job: int) ->
     return bound
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit(cache=True, nogil=True)
 def ranks(
     jobs: Inputs, state: Running, asked: SiteJobs, links: SiteLinks, options: SiteOptions, by: Choosing,
     rule: int, job: int, option: int, length: int, time: int,
@@ -184,7 +184,7 @@ def ranks(
     return (usd, length) if rule == LEAST_EGRESS else (length, usd)
 
 
-@njit_inner(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit(inner=True, cache=True, nogil=True)
 def _nano_usd(
     jobs: Inputs, asked: SiteJobs, links: SiteLinks, options: SiteOptions, job: int, option: int
 ) -> int:
@@ -195,7 +195,7 @@ def _nano_usd(
     return int(usd)
 
 
-@njit_inner(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit(inner=True, cache=True, nogil=True)
 def _busy_ppm(state: Running, options: SiteOptions, by: Choosing, option: int) -> int:
     """Millionths of the GPUs in use, at the busiest site of a way."""
     most = 0
@@ -205,7 +205,7 @@ def _busy_ppm(state: Running, options: SiteOptions, by: Choosing, option: int) -
     return int(most)
 
 
-@njit_inner(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit(inner=True, cache=True, nogil=True)
 def _demand(
     jobs: Inputs, state: Running, asked: SiteJobs, options: SiteOptions, by: Choosing, job: int, option: int
 ) -> int:
@@ -224,14 +224,14 @@ def _demand(
     return int(worse * MOST_DEMAND_PPM + min(most, MOST_DEMAND_PPM - 1))
 
 
-@njit_inner(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit(inner=True, cache=True, nogil=True)
 def _carbon(options: SiteOptions, by: Choosing, option: int, length: int, time: int) -> int:
     """Predicted seconds x GPUs x milligrams a kilowatt-hour, at the intensity of now."""
     now = np.searchsorted(by.carbon.at, time, side="right") - 1
     return int((options.need[option] * by.carbon.mg_kwh[now]).sum() * (length // NS_PER_S))
 
 
-@njit_inner(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit(inner=True, cache=True, nogil=True)
 def _scored(
     jobs: Inputs, pool: Pool, state: Running, asked: SiteJobs, links: SiteLinks, options: SiteOptions,
     by: Choosing, job: int, time: int,
@@ -266,7 +266,7 @@ def _scored(
     return int(ways[best]) if now[best] else -1
 
 
-@njit_inner(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit(inner=True, cache=True, nogil=True)
 def _record(by: Choosing, rows: Float, best: int, job: int, time: int) -> None:
     """Keeps the rows of a choice, the chosen one first."""
     begin, taken = by.counts[ROWS], by.choices[by.counts[CHOICES]]
@@ -279,7 +279,7 @@ def _record(by: Choosing, rows: Float, best: int, job: int, time: int) -> None:
     by.counts[CHOICES] += 1
 
 
-@njit_inner(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit(inner=True, cache=True, nogil=True)
 def _features(
     jobs: Inputs, pool: Pool, state: Running, asked: SiteJobs, links: SiteLinks, options: SiteOptions,
     by: Choosing, job: int, time: int, ways: Int, lengths: Int, now: NDArray[np.bool_],

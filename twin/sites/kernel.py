@@ -9,7 +9,7 @@ so is its end. Predicted ends assume that links stay as they are. `referee.py` h
 import numpy as np
 from numpy.typing import NDArray
 
-from ingest.core.compiled import njit, njit_inner
+from ingest.core.compiled import njit
 from ingest.core.errors import UsageError
 from ingest.core.units import NS_PER_S
 from twin.queue.jobs import LATEST_NS, Int, QueueJobs
@@ -86,7 +86,7 @@ def play(
     return pool.start, state.end, state.option, pool.backfilled
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit(cache=True, nogil=True)
 def _play(
     jobs: Inputs, flags: Flags, pool: Pool, state: Running, asked: SiteJobs, links: SiteLinks,
     options: SiteOptions, by: Choosing,
@@ -118,21 +118,21 @@ def _play(
     return True
 
 
-@njit_inner(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit(inner=True, cache=True, nogil=True)
 def _want(jobs: Inputs, state: Running, asked: SiteJobs, job: int, sign: int) -> None:
     """Counts the GPUs of a job that waits at the site of its data; takes them off with the sign -1."""
     if asked.data_at[job] != NOWHERE:
         state.wanted[asked.data_at[job]] += sign * jobs.processors[job]
 
 
-@njit_inner(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit(inner=True, cache=True, nogil=True)
 def _advance(state: Running, job: int, time: int) -> None:
     """Takes off what was done since the last change of speed."""
     state.left[job] = max(0, state.left[job] - state.speed[job] * (time - state.since[job]))
     state.since[job] = time
 
 
-@njit_inner(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit(inner=True, cache=True, nogil=True)
 def _set_speed(
     state: Running, asked: SiteJobs, links: SiteLinks, options: SiteOptions, job: int, time: int
 ) -> None:
@@ -145,7 +145,7 @@ def _set_speed(
     state.end[job] = after(time, needs(state.left[job], state.speed[job]))
 
 
-@njit_inner(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit(inner=True, cache=True, nogil=True)
 def _end(
     jobs: Inputs, flags: Flags, pool: Pool, state: Running, asked: SiteJobs, links: SiteLinks,
     options: SiteOptions, time: int,
@@ -169,7 +169,7 @@ def _end(
     return bool(ended)
 
 
-@njit_inner(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit(inner=True, cache=True, nogil=True)
 def _start(
     jobs: Inputs, flags: Flags, pool: Pool, state: Running, asked: SiteJobs, links: SiteLinks,
     options: SiteOptions, job: int, option: int, time: int,
@@ -189,7 +189,7 @@ def _start(
         serve(jobs, pool, job, time)
 
 
-@njit_inner(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit(inner=True, cache=True, nogil=True)
 def _pass(
     jobs: Inputs, flags: Flags, pool: Pool, state: Running, asked: SiteJobs, links: SiteLinks,
     options: SiteOptions, by: Choosing, time: int,
@@ -226,7 +226,7 @@ def _pass(
         pool.backfilled[job] = True
 
 
-@njit_inner(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit(inner=True, cache=True, nogil=True)
 def _ever(free: Int, asked: SiteJobs, options: SiteOptions, job: int) -> bool:
     """True if GPUs are free for a job in some way, whatever its links."""
     size = asked.size[job]
@@ -236,7 +236,7 @@ def _ever(free: Int, asked: SiteJobs, options: SiteOptions, job: int) -> bool:
     return False
 
 
-@njit_inner(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit(inner=True, cache=True, nogil=True)
 def _predicted_end(jobs: Inputs, state: Running, options: SiteOptions, job: int, time: int) -> int:
     """The end of a running job by its prediction, as links are."""
     left = max(0, state.left[job] - state.speed[job] * (time - state.since[job]))
@@ -248,7 +248,7 @@ def _predicted_end(jobs: Inputs, state: Running, options: SiteOptions, job: int,
     return int(after(time, needs(left, rate)))
 
 
-@njit_inner(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit(inner=True, cache=True, nogil=True)
 def _reserved(
     jobs: Inputs, pool: Pool, state: Running, asked: SiteJobs, options: SiteOptions, head: int, time: int
 ) -> tuple[int, Int]:
@@ -272,7 +272,7 @@ def _reserved(
     return NOT_YET, free
 
 
-@njit_inner(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit(inner=True, cache=True, nogil=True)
 def _start_reserved(
     jobs: Inputs, flags: Flags, pool: Pool, state: Running, asked: SiteJobs, links: SiteLinks,
     options: SiteOptions, by: Choosing, time: int, ended: bool,
@@ -308,7 +308,7 @@ def _start_reserved(
         pool.backfilled[job] = behind
 
 
-@njit_inner(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit(inner=True, cache=True, nogil=True)
 def _reserve(
     jobs: Inputs,
     state: Running,

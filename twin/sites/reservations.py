@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ingest.core.compiled import njit, njit_inner
+from ingest.core.compiled import njit
 from twin.queue.jobs import Int
 
 
@@ -33,14 +33,14 @@ def no_profile(jobs: int, sites: int) -> SiteProfile:
     )
 
 
-@njit_inner(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit(inner=True, cache=True, nogil=True)
 def restart(profile: SiteProfile, time: int, free: Int) -> None:
     """Lets the profile be what is free now, for ever."""
     profile.at[0], profile.steps[0] = time, 1
     profile.free[0] = free
 
 
-@njit_inner(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit(inner=True, cache=True, nogil=True)
 def _split(profile: SiteProfile, when: int) -> int:
     """Makes a step begin at a time; returns its index."""
     at, free, i = profile.at, profile.free, profile.steps[0]
@@ -57,7 +57,7 @@ def _split(profile: SiteProfile, when: int) -> int:
     return int(i)
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit(cache=True, nogil=True)
 def change(profile: SiteProfile, begin: int, end: int, gpus: Int) -> None:
     """Adds free GPUs (K,) from `begin` to `end`; takes them if negative. Both lie in the profile."""
     first = _split(profile, begin)
@@ -65,14 +65,14 @@ def change(profile: SiteProfile, begin: int, end: int, gpus: Int) -> None:
         profile.free[i] += gpus
 
 
-@njit_inner(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit(inner=True, cache=True, nogil=True)
 def give_from(profile: SiteProfile, begin: int, gpus: Int) -> None:
     """Adds free GPUs (K,) from `begin` on, for ever."""
     for i in range(_split(profile, begin), profile.steps[0]):
         profile.free[i] += gpus
 
 
-@njit_inner(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit(inner=True, cache=True, nogil=True)
 def lasts(profile: SiteProfile, i: int, end: int, gpus: Int) -> bool:
     """Returns True if GPUs (K,) are free from the i-th step to an end."""
     while i < profile.steps[0] and profile.at[i] < end:

@@ -35,7 +35,7 @@ class JobOrders:
     def mode_changed(self, job: ObservedJob, mode: str, reason: str) -> None:
         """Withdraws what waits unless the mode is active; then a virtual plan is ordered."""
         if mode != "active":
-            self._withdraw(job, f"mode is {mode}")
+            self.withdraw(job, f"mode is {mode}")
             job.ahead = None
             return
         plan = job.orders.in_force
@@ -44,7 +44,7 @@ class JobOrders:
 
     def roll_back(self, job: ObservedJob, reason: str) -> None:
         """Orders the plan before the one in force, if it fits; an order that waits is withdrawn."""
-        self._withdraw(job, "rollback")
+        self.withdraw(job, "rollback")
         job.ahead = None
         if self.earlier(job) is not None:
             self._order(job, self.earlier(job), None, f"rollback: {reason}")
@@ -146,7 +146,8 @@ class JobOrders:
                 ahead, other.ahead = other.ahead, None
                 self._order(other, ahead.plan, ahead.decision, "decided")
 
-    def _withdraw(self, job: ObservedJob, reason: str) -> None:
+    def withdraw(self, job: ObservedJob, reason: str) -> None:
+        """Closes the order that waits for a job; no-op if none does."""
         if job.orders.waiting is not None:
             self._drop(job, "withdrawn", reason)
 

@@ -30,7 +30,7 @@ from twin.world.totals import Totals
 
 OUTSIDE = (
     "telemetry_received", "decision_requested", "mode_changed", "rollback_requested", "jobs_changed",
-    "renewal_requested", "run_continued",
+    "renewal_requested", "run_continued", "message_quarantined", "clock_jumped", "clock_settled",
 )  # fmt: skip
 """Types of the facts that come from outside; all others follow from them."""
 Json = dict[str, Any]
@@ -81,6 +81,8 @@ class ObservedWorld:
         for fact in self._outside:
             self.now_ns = self._orders.now_ns = fact.sim_ns
             yield fact
+            if fact.type == "message_quarantined":  # of what is no part of the run nothing follows
+                continue
             self._orders.expire()
             getattr(self, f"_on_{fact.type}")(fact.payload)
             yield from self._following()
@@ -195,6 +197,11 @@ class ObservedWorld:
         for job in self.active:
             self._orders.mode_changed(job, self.mode, changed["reason"])
 
+    def _on_clock_jumped(self, jumped: Json) -> None:
+        """Does nothing: the time of the run goes on as it did."""
+
+    _on_clock_settled = _on_clock_jumped
+
     def _on_rollback_requested(self, requested: Json) -> None:
         job = self.jobs.get(requested.get("job", ""))
         if job is not None and job.active:
@@ -213,7 +220,8 @@ class ObservedWorld:
     def _on_renewal_requested(self, requested: Json) -> None:
         """Ends the run; the one that takes its place begins with `run_continued`."""
         for job in self._submitted():
-            job.reasons = {}
+            self._orders.withdraw(job, requested["reason"])
+            job.reasons, job.ahead = {}, None
         self._emit("run_finished", {"totals": self._totals.payload()})
 
     def _on_run_continued(self, before: Json) -> None:

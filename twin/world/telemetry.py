@@ -16,7 +16,7 @@ from twin.settings.scenario_file import TelemetrySettings
 
 Emit = Callable[[str, dict[str, Any]], None]
 OnSample = Callable[[Matrix, list[list[int]]], None]
-"""Called with a sample: the filtered present bandwidth (K, K) and the links whose filter re-initialised."""
+"""Called with a sample: the filtered present bandwidth (K, K) and the links that raise an alarm."""
 
 
 class Telemetry:

@@ -11,16 +11,14 @@ from pathlib import PurePath
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from ingest.core.errors import InputError
+from ingest.parsing import parquet_input
 from ingest.parsing.dataset import DatasetOptions
 from ingest.parsing.reader import RowBatch
 from ingest.parsing.source import Source
 
-_PARQUET = b"PAR1"
 _NEEDED = {"dp_rank", "stage", "rank", "step", "optype", "start_ts", "duration", "mb_id"}
-_ROWS = 1 << 16
 _NEVER = np.iinfo(np.int64).min
 Span = tuple[float, float, int]
 """First start, last end, number of the first operation."""
@@ -36,25 +34,27 @@ class TrainingTrace:
 
     def can_read(self, path: PurePath, head: bytes) -> bool:
         """Returns True if it is a Parquet file called `trace-*.parquet`; its columns stand at its end."""
-        return path.name.startswith("trace-") and path.suffix == ".parquet" and head.startswith(_PARQUET)
+        return (
+            path.name.startswith("trace-")
+            and path.suffix == ".parquet"
+            and head.startswith(parquet_input.MAGIC)
+        )
 
     def read(self, source: Source, options: DatasetOptions) -> Iterator[RowBatch]:
         """Yields operations as they come, the steps at the end."""
         job = source.path.stem.removeprefix("trace-")
         steps: dict[int, Span] = {}
+        missing = _NEEDED - set(parquet_input.schema(source).names)
+        if missing:
+            raise InputError(f"{source.shown}: no columns {', '.join(sorted(missing))}")
+        row = 1
         try:
-            with source.seekable() as stream:
-                file = pq.ParquetFile(stream)
-                missing = _NEEDED - set(file.schema_arrow.names)
-                if missing:
-                    raise InputError(f"{source.shown}: no columns {', '.join(sorted(missing))}")
-                row = 1
-                for rows in file.iter_batches(_ROWS, columns=sorted(_NEEDED)):
-                    yield _operations(rows, row, job)
-                    _extend(steps, rows, row)
-                    row += len(rows)
-        except (pa.ArrowException, OSError) as error:
-            raise InputError(f"{source.shown}: not a readable Parquet file: {error}") from error
+            for rows in parquet_input.batches(source, sorted(_NEEDED)):
+                yield _operations(rows, row, job)
+                _extend(steps, rows, row)
+                row += len(rows)
+        except pa.ArrowException as error:  # a column of another type
+            raise InputError(f"{source.shown}: not a trace of operations: {error}") from error
         yield _steps(steps, job)
 
     def assumptions(self, options: DatasetOptions) -> tuple[str, ...]:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ingest.core.compiled import njit, njit_inner
+from ingest.core.compiled import njit
 from policy.hippo.tables.planning_tables import Codes, PlanArrays, PlanningTables
 
 Int = NDArray[np.int64]
@@ -72,7 +72,7 @@ def _valid(plans, masks, n_layers, out):  # type: ignore[no-untyped-def]
         out[p] = good and n == 0
 
 
-@njit_inner(cache=True)
+@njit(inner=True, cache=True)
 def _put(out, made, knob, count, domain, layers, choice):  # type: ignore[no-untyped-def]
     """Writes a plan into row `made` of `out`; returns the number of rows written."""
     k = len(domain)
@@ -85,7 +85,7 @@ def _put(out, made, knob, count, domain, layers, choice):  # type: ignore[no-unt
     return made + 1
 
 
-@njit_inner(cache=True)
+@njit(inner=True, cache=True)
 def _nearest_choice(shapes, knob, domain, plan, i):  # type: ignore[no-untyped-def]
     """The configuration of `domain` under `knob` nearest to that of share i: most GPUs used, then nearest tp,
     then nearest pp."""
@@ -115,7 +115,7 @@ def _neighbours(plan, shapes, shifts, out, made):  # type: ignore[no-untyped-def
     return _add_domain(plan, used, shapes, out, made)
 
 
-@njit_inner(cache=True)
+@njit(inner=True, cache=True)
 def _shift_layers(plan, shifts, out, made):  # type: ignore[no-untyped-def]
     """Layers go from one domain to another; in long pipelines only to the next one."""
     n, count = plan.layers.copy(), plan.shares
@@ -132,7 +132,7 @@ def _shift_layers(plan, shifts, out, made):  # type: ignore[no-untyped-def]
     return made
 
 
-@njit_inner(cache=True)
+@njit(inner=True, cache=True)
 def _change_choice(plan, choices, out, made):  # type: ignore[no-untyped-def]
     """Another inner configuration in one domain, or the same in all."""
     q, count = plan.choice.copy(), plan.shares
@@ -148,7 +148,7 @@ def _change_choice(plan, choices, out, made):  # type: ignore[no-untyped-def]
     return made
 
 
-@njit_inner(cache=True)
+@njit(inner=True, cache=True)
 def _change_knob(plan, shapes, out, made):  # type: ignore[no-untyped-def]
     """Another knob, every domain with the configuration nearest to its own."""
     q = plan.choice.copy()
@@ -160,7 +160,7 @@ def _change_knob(plan, shapes, out, made):  # type: ignore[no-untyped-def]
     return made
 
 
-@njit_inner(cache=True)
+@njit(inner=True, cache=True)
 def _exchange_domains(plan, used, shapes, out, made):  # type: ignore[no-untyped-def]
     """Two domains of the plan change places, or an unused one takes the place of one."""
     domain, choice, count = plan.domain, plan.choice, plan.shares
@@ -181,7 +181,7 @@ def _exchange_domains(plan, used, shapes, out, made):  # type: ignore[no-untyped
     return made
 
 
-@njit_inner(cache=True)
+@njit(inner=True, cache=True)
 def _drop_domain(plan, out, made):  # type: ignore[no-untyped-def]
     """One domain less, its layers spread evenly over the others."""
     k, count = len(plan.domain), plan.shares
@@ -200,7 +200,7 @@ def _drop_domain(plan, out, made):  # type: ignore[no-untyped-def]
     return made
 
 
-@njit_inner(cache=True)
+@njit(inner=True, cache=True)
 def _add_domain(plan, used, shapes, out, made):  # type: ignore[no-untyped-def]
     """One domain more at any place, with an even share of the layers of all others."""
     k, count, total = len(plan.domain), plan.shares, plan.layers[: plan.shares].sum()

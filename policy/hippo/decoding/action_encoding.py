@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ingest.core.compiled import njit, njit_inner
+from ingest.core.compiled import njit
 from policy.hippo.decoding.sampling import Actions
 from policy.hippo.tables.masks import Masks, legal
 from policy.hippo.tables.planning_tables import Codes
@@ -118,7 +118,7 @@ def _rows_to_plans(given, knobs, masks, start, n_layers, plans, meant):  # type:
                 column[b, i], column[b, step - 1 - i] = column[b, step - 1 - i], column[b, i]
 
 
-@njit_inner(cache=True)
+@njit(inner=True, cache=True)
 def _nearest_knob(knobs, wanted):  # type: ignore[no-untyped-def]
     for away in range(len(knobs)):
         for c in (wanted - away, wanted + away):
@@ -127,7 +127,7 @@ def _nearest_knob(knobs, wanted):  # type: ignore[no-untyped-def]
     return wanted
 
 
-@njit_inner(cache=True)
+@njit(inner=True, cache=True)
 def _nearest_share(masks, c, z, rest, left, s, layers, choice):  # type: ignore[no-untyped-def]
     """Returns the legal (layers, inner configuration) nearest to the wanted one, (0, 0) if there is none."""
     if layers <= left and legal(masks, c, z, choice, rest, left, s, layers):

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ingest.core.compiled import njit_inner
+from ingest.core.compiled import njit
 from policy.hippo.networks.layer_scores import NOTHING
 from policy.hippo.networks.lower_agent import MASKED
 from policy.hippo.tables.observation import CHOICE
@@ -79,7 +79,7 @@ class StepScratch(NamedTuple):
     share: NDArray[np.float64]  # of the choices, before they are divided by their sum
 
 
-@njit_inner(borrowing=True, cache=True, nogil=True, error_model="numpy")
+@njit(inner=True, borrowing=True, cache=True, nogil=True, error_model="numpy")
 def draw(logits, uniform, share):  # type: ignore[no-untyped-def]
     """An index by inverse transform, the most likely where `uniform` is negative, and its log-probability;
     `share` has room for a number each."""
@@ -102,14 +102,14 @@ def draw(logits, uniform, share):  # type: ignore[no-untyped-def]
     return index, np.float64(logits[index]) - logits[best] - np.log(total)
 
 
-@njit_inner(borrowing=True, cache=True, nogil=True, error_model="numpy")
+@njit(inner=True, borrowing=True, cache=True, nogil=True, error_model="numpy")
 def _add_scaled(row, weight, i, by):  # type: ignore[no-untyped-def]
     """row += by * weight[i]; here and below in 32 bits, as torch."""
     for j in range(len(row)):
         row[j] += by * weight[i, j]
 
 
-@njit_inner(borrowing=True, cache=True, nogil=True, error_model="numpy")
+@njit(inner=True, borrowing=True, cache=True, nogil=True, error_model="numpy")
 def _relu_dot(row, weight, bias):  # type: ignore[no-untyped-def]
     """relu(row) . weight + bias, the last layer of a head."""
     total = bias[0]
@@ -118,7 +118,7 @@ def _relu_dot(row, weight, bias):  # type: ignore[no-untyped-def]
     return total
 
 
-@njit_inner(borrowing=True, cache=True, nogil=True, error_model="numpy")
+@njit(inner=True, borrowing=True, cache=True, nogil=True, error_model="numpy")
 def _relu_dots(rows, weight, bias, at, out):  # type: ignore[no-untyped-def]
     """Fills out[at[i]] with `_relu_dot` of rows[i]; the same sums, side by side none waits for another."""
     a = b = c = d = bias[0]
@@ -131,7 +131,7 @@ def _relu_dots(rows, weight, bias, at, out):  # type: ignore[no-untyped-def]
     out[at[0]], out[at[1]], out[at[2]], out[at[3]] = a, b, c, d
 
 
-@njit_inner(borrowing=True, cache=True, nogil=True, error_model="numpy")
+@njit(inner=True, borrowing=True, cache=True, nogil=True, error_model="numpy")
 def fill_context(weights, given, b, left, placed, first, n_layers, scratch):  # type: ignore[no-untyped-def]
     """Fills the input that both step heads share; see `policy.hippo.networks.upper_agent.scalars`."""
     out, k = scratch.context, given.begin.shape[1]
@@ -144,7 +144,7 @@ def fill_context(weights, given, b, left, placed, first, n_layers, scratch):  # 
     _add_scaled(out, weights.scalar, 4, np.float32(first))
 
 
-@njit_inner(borrowing=True, cache=True, nogil=True, error_model="numpy")
+@njit(inner=True, borrowing=True, cache=True, nogil=True, error_model="numpy")
 def fill_domain_logits(weights, given, b, open_, left, last, scratch, out):  # type: ignore[no-untyped-def]
     """As `UpperAgent.domain_logits`, (K,); `open_` (K, N)."""
     n_layers, row, context = open_.shape[1], scratch.row, scratch.context
@@ -167,7 +167,7 @@ def fill_domain_logits(weights, given, b, open_, left, last, scratch, out):  # t
         out[k] = _relu_dot(row, weights.domain_out, weights.domain_out_bias)
 
 
-@njit_inner(borrowing=True, cache=True, nogil=True, error_model="numpy")
+@njit(inner=True, borrowing=True, cache=True, nogil=True, error_model="numpy")
 def fill_layer_logits(weights, given, b, open_, domain, left, last, fixed, scratch, out):  # type: ignore[no-untyped-def]
     """As `UpperAgent.layer_logits` of one share, (N,); `open_` (K, N) marks the legal numbers of layers."""
     n_layers, own, features = len(out), scratch.row, scratch.features
@@ -207,7 +207,7 @@ def fill_layer_logits(weights, given, b, open_, domain, left, last, fixed, scrat
         out[scratch.at[i]] = _relu_dot(scratch.rows[i], weights.layer_out, weights.layer_out_bias)
 
 
-@njit_inner(borrowing=True, cache=True, nogil=True, error_model="numpy")
+@njit(inner=True, borrowing=True, cache=True, nogil=True, error_model="numpy")
 def fill_inner_logits(weights, tables, c, z, layers, behind, n_layers, current, legal_, scratch, out):  # type: ignore[no-untyped-def]
     """As `LowerAgent.logits` of one share, (Q,); see `policy.hippo.tables.features.choice_features`."""
     features, first, second = scratch.features, scratch.inner[0], scratch.inner[1]

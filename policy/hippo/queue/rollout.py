@@ -73,7 +73,7 @@ def accruals(window: Window, start_ns: Int, time_ns: Int) -> Float:
     return np.diff(accrued(jobs.submit_ns, jobs.run_ns, start_ns, until))
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@njit(cache=True, nogil=True)
 def accrued(submit: Int, run: Int, start: Int, times: Int) -> Float:
     """Returns the sum of log bounded slowdowns by each of the ascending times (k,)."""
     sums, finished = np.zeros(len(times)), np.zeros(len(times) + 1)

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ingest.core.compiled import njit, njit_inner
+from ingest.core.compiled import njit
 from ingest.core.units import BITS_PER_BYTE, NS_PER_S
 from policy.control.best_relay_times import ROUNDS
 from policy.control.relay_links import forwarding_bps
@@ -150,13 +150,13 @@ def rate(ns: Int) -> Float:
     return np.where(ns == DEAD, 0.0, NS_PER_S / np.maximum(ns, 1).astype(np.float64))
 
 
-@njit_inner(cache=True)
+@njit(inner=True, cache=True)
 def _ns(seconds):  # type: ignore[no-untyped-def]
     """Nanoseconds, rounded once as in the Estimator."""
     return np.int64(np.rint(min(seconds * 1e9, 1e14)))
 
 
-@njit_inner(cache=True)
+@njit(inner=True, cache=True)
 def _overlapped(zero, forward, backward, reduce, gather):  # type: ignore[no-untyped-def]
     """Seconds of a stage's collectives that computing does not hide, of forward and of backward."""
     if zero == 0:

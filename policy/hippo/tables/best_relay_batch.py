@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ingest.core.compiled import njit, njit_inner
+from ingest.core.compiled import njit
 from ingest.core.units import BITS_PER_BYTE
 from policy.control.best_relay_times import assign_relays, fill_routes
 from policy.control.relay_links import MessageLinks, add_users
@@ -97,7 +97,7 @@ def _add_traffic(lines, sent):  # type: ignore[no-untyped-def]
             sent[p, last, first] += STEPS * lines.tied_bytes[p]
 
 
-@njit_inner(cache=True, nogil=True)
+@njit(inner=True, cache=True, nogil=True)
 def _flows_of(p, lines, source, target):  # type: ignore[no-untyped-def]
     """Fills the ends of the flows of plan p in the order of `twin.costs.wan_traffic.crossings`; returns their
     number."""

@@ -7,7 +7,7 @@ What links do not change is computed once a plan, the rest once a link state.
 import numpy as np
 from numpy.typing import NDArray
 
-from ingest.core.compiled import njit_borrowing, njit_inner
+from ingest.core.compiled import njit
 from twin.estimation.mixed_shapes_kernel import Lines, both_ends, exchange_ns, linked, one_type
 from twin.pipeline.kernel import DEAD, LONGEST_NS
 from twin.pipeline.pipeline import BLOCKING, OVERLAPPED, RENDEZVOUS
@@ -32,7 +32,7 @@ def closed_form_ns(
     _closed_form_ns(lines, one_type(bandwidth_bps), one_type(latency_s), gpipe, mode, room, out)
 
 
-@njit_borrowing(cache=True, nogil=True)
+@njit(borrowing=True, cache=True, nogil=True)
 def _closed_form_ns(lines, bandwidth_bps, latency_s, gpipe, mode, room, out):  # type: ignore[no-untyped-def]
     """Fills `out`. `room` is for S stages: what they compute, the paths of boundaries, those between domains,
     and the stages beside them and elsewhere."""
@@ -72,7 +72,7 @@ def _closed_form_ns(lines, bandwidth_bps, latency_s, gpipe, mode, room, out):  #
             out[p, x] = np.int64(first_ns + (m - 1) * period + ends)
 
 
-@njit_inner(borrowing=True, cache=True, nogil=True)
+@njit(inner=True, borrowing=True, cache=True, nogil=True)
 def _fill_inner_boundaries(p, lines, path, out):  # type: ignore[no-untyped-def]
     """Fills the paths of plan p's boundaries inside domains, and `out` with those between domains; returns
     how many these are."""
@@ -87,7 +87,7 @@ def _fill_inner_boundaries(p, lines, path, out):  # type: ignore[no-untyped-def]
     return count
 
 
-@njit_inner(borrowing=True, cache=True, nogil=True)
+@njit(inner=True, borrowing=True, cache=True, nogil=True)
 def _stages_beside(wan, depth, out):  # type: ignore[no-untyped-def]
     """Fills `out` with the stages beside boundaries between domains (some twice), and with the others;
     returns how many they are."""
@@ -105,7 +105,7 @@ def _stages_beside(wan, depth, out):  # type: ignore[no-untyped-def]
     return beside, other
 
 
-@njit_inner(borrowing=True, cache=True, nogil=True)
+@njit(inner=True, borrowing=True, cache=True, nogil=True)
 def _fill_wan_boundaries(p, x, lines, bandwidth_bps, latency_s, wan, path):  # type: ignore[no-untyped-def]
     """Fills the paths of plan p's boundaries between domains under state x; False where a link is dead."""
     size_ns = lines.message_bytes[p] * 8e9
@@ -123,7 +123,7 @@ def _fill_wan_boundaries(p, x, lines, bandwidth_bps, latency_s, wan, path):  # t
     return True
 
 
-@njit_inner(borrowing=True, cache=True, nogil=True)
+@njit(inner=True, borrowing=True, cache=True, nogil=True)
 def _waits(i, j, depth, path, mode):  # type: ignore[no-untyped-def]
     """What a cycle over stages i to j waits for at its ends: for its sends if blocking, for what it receives
     under rendezvous."""
@@ -134,7 +134,7 @@ def _waits(i, j, depth, path, mode):  # type: ignore[no-untyped-def]
     return 0.0
 
 
-@njit_inner(borrowing=True, cache=True, nogil=True)
+@njit(inner=True, borrowing=True, cache=True, nogil=True)
 def _longest_turn(stages, depth, own, path, mode):  # type: ignore[no-untyped-def]
     """Longest turn of `stages`, their waits included: the period of 1F1B with m >= depth and messages that
     someone waits for, where a cycle over several stages is the mean of theirs."""
@@ -144,7 +144,7 @@ def _longest_turn(stages, depth, own, path, mode):  # type: ignore[no-untyped-de
     return period
 
 
-@njit_inner(borrowing=True, cache=True, nogil=True)
+@njit(inner=True, borrowing=True, cache=True, nogil=True)
 def _period_1f1b(depth, m, own, path, mode):  # type: ignore[no-untyped-def]
     """Largest cycle mean of 1F1B per micro-batch; warm-up depths are min(m, depth - 1 - i)."""
     period = 0.0
@@ -162,7 +162,7 @@ def _period_1f1b(depth, m, own, path, mode):  # type: ignore[no-untyped-def]
     return period
 
 
-@njit_inner(borrowing=True, cache=True, nogil=True)
+@njit(inner=True, borrowing=True, cache=True, nogil=True)
 def _period_gpipe(depth, tf, tb, path, mode):  # type: ignore[no-untyped-def]
     """Slowest forward step plus slowest backward step."""
     ahead, behind = 0.0, 0.0

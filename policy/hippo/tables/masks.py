@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ingest.core.compiled import njit, njit_inner
+from ingest.core.compiled import njit
 from twin.core.layer_split import stage_start_compiled
 
 Int = NDArray[np.int64]
@@ -119,7 +119,7 @@ def merge_classes(kinds: Sequence[tuple[object, ...]], limit: int = 81) -> list[
     return groups
 
 
-@njit_inner(borrowing=True, cache=True)
+@njit(inner=True, borrowing=True, cache=True)
 def _fits(capacity, pp, m, n_layers, all_in_flight, layers, n, behind):  # type: ignore[no-untyped-def]
     """Whether layers [n - layers, n) fit into `pp` stages before `behind` others; capacity (F, 2, 2)."""
     first_share, last_share, end = layers == n, n == n_layers, 0
@@ -229,7 +229,7 @@ def legal(masks, c, z, q, rest, n, s, layers):  # type: ignore[no-untyped-def]
     return layers <= masks.limit[c, z, q, n, s] and masks.reach[c, rest, n - layers, deeper]
 
 
-@njit_inner(borrowing=True, cache=True)
+@njit(inner=True, borrowing=True, cache=True)
 def open_steps(masks, c, used, code, left, behind, out):  # type: ignore[no-untyped-def]
     """Marks in `out` (K, N) the legal next shares of one plan; `code` counts its unused domains by class."""
     reach, depths = masks.reach, masks.reach.shape[3]

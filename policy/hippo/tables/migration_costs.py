@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ingest.core.compiled import njit, njit_inner
+from ingest.core.compiled import njit
 from ingest.core.units import BITS_PER_BYTE, GB
 from twin.core.layer_split import stage_start_compiled
 
@@ -21,7 +21,7 @@ class MoveCosts(NamedTuple):
     limits_bps: NDArray[np.float64]  # (2, K) of all that a domain sends and receives, infinite where none
 
 
-@njit_inner(cache=True, nogil=True, error_model="numpy")
+@njit(inner=True, cache=True, nogil=True, error_model="numpy")
 def _owners(c, count, domain, layers, choice, shapes, dp, domain_of, shape_of):  # type: ignore[no-untyped-def]
     """Fills (N,) the domain of each layer, and a number for tp, dp and stage inside the share."""
     at = 0
@@ -36,7 +36,7 @@ def _owners(c, count, domain, layers, choice, shapes, dp, domain_of, shape_of): 
             at = end
 
 
-@njit_inner(cache=True, nogil=True)
+@njit(inner=True, cache=True, nogil=True)
 def _limited_s(moved, limits_bps, latency_s):  # type: ignore[no-untyped-def]
     """Least seconds under the limits of domains: all that one sends or receives, after the least latency, as
     in `twin.costs.migration.move_s`."""

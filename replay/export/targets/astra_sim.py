@@ -11,9 +11,8 @@ from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
-import yaml
 
-from replay.export import differences
+from replay.export import differences, yaml_text
 from replay.export.contract import Difference
 from replay.export.planned_job import PlannedJob
 from replay.export.rank_map import nodes
@@ -64,7 +63,7 @@ class AstraSimTarget:
         return {
             **ChakraTarget().files(job),
             "system.json": json.dumps(system, indent=2) + "\n",
-            "network.yml": yaml.safe_dump(network(job), sort_keys=False, default_flow_style=None),
+            "network.yml": yaml_text.dump(network(job), default_flow_style=None),
             "memory.json": json.dumps({"memory-type": "NO_MEMORY_EXPANSION"}, indent=2) + "\n",
             "run.sh": RUN,
         }

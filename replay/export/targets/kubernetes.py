@@ -6,12 +6,11 @@ with an OpenAPI schema, so that the cluster knows and checks the plan itself. So
 (jobset.x-k8s.io), Kueue v1beta1, Kubernetes API conventions and CustomResourceDefinition v1.
 """
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import yaml
-
-from replay.export import rank_map
+from replay.export import rank_map, yaml_text
 from replay.export.contract import Difference
 from replay.export.planned_job import PlannedJob
 from replay.export.rank_map import HostNode
@@ -21,6 +20,8 @@ from replay.export.targets.training_plan import definition, resource
 
 ZONE = "topology.kubernetes.io/region"
 """Label by which nodes say their domain; another one can take its place."""
+LABEL = re.compile("[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
+"""Values that labels of Kubernetes may have."""
 IMAGE = "IMAGE-WITH-PYTORCH"
 PORT = 29500
 START = """set -eu
@@ -52,7 +53,8 @@ class KubernetesTarget:
 
     def start(self, job: PlannedJob) -> str:
         """Returns how to apply the manifests."""
-        sites = ", ".join(dict.fromkeys(job.domains[s.domain].name for s in job.plan.shares))
+        labels = node_labels(job)
+        sites = ", ".join(f"`{value}`" for value in dict.fromkeys(labels[s.domain] for s in job.plan.shares))
         return (
             f"Nodes of each domain carry the label `{ZONE}` with its name ({sites}), pods of all domains can "
             f"reach each other by host name, JobSet and Kueue are installed. Put your image for `{IMAGE}` in "
@@ -77,7 +79,16 @@ def whole_nodes(job: PlannedJob) -> Difference | None:
 
 def name_of(job: PlannedJob) -> str:
     """Returns the name of the objects."""
-    return rank_map.plain(job.name) or "plan"
+    return rank_map.job_name(job)
+
+
+def node_labels(job: PlannedJob) -> tuple[str, ...]:
+    """Returns the value that labels the nodes of each domain: its name where a label may have it."""
+    names = rank_map.sites(job)
+    return tuple(
+        domain.name if LABEL.fullmatch(domain.name) else name
+        for domain, name in zip(job.domains, names, strict=True)
+    )
 
 
 def config_map(job: PlannedJob) -> dict[str, Any]:
@@ -113,7 +124,7 @@ def job_set(job: PlannedJob) -> dict[str, Any]:
 def _job(job: PlannedJob, site: str, nodes: Sequence[HostNode], master: str) -> dict[str, Any]:
     domain = _domain(job, site)
     gpus, hosts = len(nodes[0].gpus), " ".join(node.host for node in nodes)
-    region = {"key": ZONE, "operator": "In", "values": [job.domains[domain].name]}
+    region = {"key": ZONE, "operator": "In", "values": [node_labels(job)[domain]]}
     container = {
         "name": "train",
         "image": IMAGE,
@@ -157,7 +168,7 @@ def queue(job: PlannedJob) -> tuple[dict[str, Any], ...]:
             {
                 "apiVersion": "kueue.x-k8s.io/v1beta1", "kind": "ResourceFlavor",
                 "metadata": {"name": flavour},
-                "spec": {"nodeLabels": {ZONE: job.domains[_domain(job, site)].name}},
+                "spec": {"nodeLabels": {ZONE: node_labels(job)[_domain(job, site)]}},
             }
         )  # fmt: skip
         quota = {"name": "nvidia.com/gpu", "nominalQuota": sum(len(node.gpus) for node in nodes)}
@@ -182,4 +193,4 @@ def _domain(job: PlannedJob, site: str) -> int:
 
 
 def _text(*documents: dict[str, Any]) -> str:
-    return yaml.safe_dump_all(documents, sort_keys=False, allow_unicode=True, width=110)
+    return yaml_text.dump(*documents, width=110)

@@ -105,7 +105,7 @@ def batch_script(job: PlannedJob) -> str:
 
 def _directives(job: PlannedJob, site: str, nodes: Sequence[HostNode], *, first: bool) -> str:
     tasks, most = sum(len(node.gpus) for node in nodes), len(nodes[0].gpus)
-    lines = [f"--job-name={rank_map.plain(job.name)}", f"--time={time_limit(job)}"] if first else []
+    lines = [f"--job-name={rank_map.job_name(job)}", f"--time={time_limit(job)}"] if first else []
     if first and MARKED.fullmatch(job.model.name):
         lines.append(f"--comment=twin:{job.model.name},global_batch={job.job.global_batch}")
     lines += [

@@ -9,6 +9,7 @@ from twin.core.plan import to_json
 
 GROUP, VERSION, KIND, PLURAL = "twin.local", "v1alpha1", "TrainingPlan", "trainingplans"
 COUNT = {"type": "integer", "minimum": 1, "format": "int64"}
+BATCH = {**COUNT, "maximum": 1_000_000}
 FROM_ZERO = {"type": "integer", "minimum": 0, "format": "int64"}
 TEXT = {"type": "string", "minLength": 1, "maxLength": 200}
 
@@ -43,7 +44,7 @@ def resource(job: PlannedJob) -> dict[str, Any]:
     return {
         "apiVersion": f"{GROUP}/{VERSION}",
         "kind": KIND,
-        "metadata": {"name": rank_map.plain(job.name) or "plan"},
+        "metadata": {"name": rank_map.job_name(job)},
         "spec": spec,
     }
 
@@ -60,6 +61,11 @@ def definition() -> dict[str, Any]:
             {"name": "Model", "type": "string", "jsonPath": ".spec.model"},
             {"name": "Schedule", "type": "string", "jsonPath": ".spec.schedule"},
             {"name": "Phase", "type": "string", "jsonPath": ".status.phase"},
+            {
+                "name": "Accepted",
+                "type": "string",
+                "jsonPath": '.status.conditions[?(@.type=="Accepted")].status',
+            },
         ],
     }
     return {
@@ -86,7 +92,7 @@ def schema() -> dict[str, Any]:
     part = _object({"stage": FROM_ZERO, "domain": TEXT, "first": FROM_ZERO, "past": COUNT})
     spec = _object(
         {
-            "model": TEXT, "globalBatch": COUNT, "shares": _list(share), "dataParallel": COUNT,
+            "model": TEXT, "globalBatch": BATCH, "shares": _list(share), "dataParallel": COUNT,
             "microBatch": COUNT, "microBatches": COUNT,
             "schedule": _one_of("gpipe", "1f1b", "interleaved", "crosspipe", "zb-h1", "zb-v"),
             "extraWarmup": FROM_ZERO, "chunks": COUNT, "recompute": _one_of("none", "selective", "full"),
@@ -121,6 +127,16 @@ def _status() -> dict[str, Any]:
         "plan": {"type": "object", "x-kubernetes-preserve-unknown-fields": True},
         "gpus": {"type": "object", "additionalProperties": FROM_ZERO},
         "expectedIterationSeconds": {"type": "number", "minimum": 0},
+        "conditions": {
+            "type": "array", "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"],
+            "items": _object(
+                {
+                    "type": TEXT, "status": _one_of("True", "False", "Unknown"), "reason": TEXT,
+                    "message": {"type": "string"}, "lastTransitionTime": {"type": "string"},
+                },
+                {"observedGeneration": FROM_ZERO},
+            ),
+        },
     }  # fmt: skip
 
 

@@ -32,7 +32,7 @@ class LiveChart:
     """A chart with its caption: x from 0 to `right`, y from `low` to `top` in `unit`.
 
     x is seconds after the start of the run unless `axis` names its unit. Colours are names of CSS variables.
-    Boxes and moments carry the words that are shown while the pointer, or the arrow keys, are there.
+    Boxes, moments and ticks carry the words that are shown while the pointer, or the arrow keys, are there.
     """
 
     right: float
@@ -74,9 +74,17 @@ class LiveChart:
 
     def moments(self, at: Iterable[float], colour: str, title: str) -> None:
         """Adds vertical lines; those on the same step become one."""
+        self._at("moments", at, colour, title)
+
+    def ticks(self, at: Iterable[float], colour: str, title: str) -> None:
+        """Adds small triangles on the lower edge, for what happens beside the curves; those on the same step
+        become one."""
+        self._at("ticks", at, colour, title)
+
+    def _at(self, kind: str, at: Iterable[float], colour: str, title: str) -> None:
         steps = sorted({self._step(one) for one in at})
         if steps:
-            self.marks.append({"kind": "moments", "at": steps, "colour": colour, "name": title})
+            self.marks.append({"kind": kind, "at": steps, "colour": colour, "name": title})
             self.words.append(f"{title}: {len(steps)} times")
 
     def _series(self, kind: str, points: Iterable[Sequence[float | None]], name: str, colour: str) -> None:

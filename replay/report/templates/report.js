@@ -70,18 +70,27 @@ function paintBoxes(u, marks) {
   u.ctx.restore();
 }
 
+// Moments are dashed lines over the whole height, ticks small triangles on the lower edge.
 function paintMoments(u, marks) {
+  const bottom = u.bbox.top + u.bbox.height, size = 5 * devicePixelRatio;
   u.ctx.save();
   u.ctx.setLineDash([4, 4]);
   for (const mark of marks) {
-    u.ctx.strokeStyle = variable(mark.colour);
+    u.ctx.strokeStyle = u.ctx.fillStyle = variable(mark.colour);
     u.ctx.beginPath();
     for (const x of mark.places.filter((one) => one >= u.scales.x.min && one <= u.scales.x.max)) {
       const left = u.valToPos(x, "x", true);
-      u.ctx.moveTo(left, u.bbox.top);
-      u.ctx.lineTo(left, u.bbox.top + u.bbox.height);
+      if (mark.kind === "ticks") {
+        u.ctx.moveTo(left - size, bottom);
+        u.ctx.lineTo(left, bottom - 2 * size);
+        u.ctx.lineTo(left + size, bottom);
+      } else {
+        u.ctx.moveTo(left, u.bbox.top);
+        u.ctx.lineTo(left, bottom);
+      }
     }
-    u.ctx.stroke();
+    if (mark.kind === "ticks") u.ctx.fill();
+    else u.ctx.stroke();
   }
   u.ctx.restore();
 }
@@ -139,7 +148,7 @@ function build(figure) {
   const chart = { figure, data, axis, read: parts.read, host: figure.querySelector(".live"), out: figure.querySelector(".read") };
   chart.ends = [axis.at(0), axis.at(data.right)];
   chart.boxes = data.marks.filter((one) => one.kind === "box").map((one) => ({ ...one, from: axis.at(one.at[0]), to: axis.at(one.at[1]) }));
-  chart.moments = data.marks.filter((one) => one.kind === "moments").map((one) => ({ ...one, places: one.at.map(axis.at) }));
+  chart.moments = data.marks.filter((one) => one.kind === "moments" || one.kind === "ticks").map((one) => ({ ...one, places: one.at.map(axis.at) }));
   chart.u = new uPlot(options(chart, parts), parts.columns, chart.host);
   built.push(chart);
   if (axis.group === "time" && zoom) chart.u.setScale("x", { min: zoom[0], max: zoom[1] });

@@ -1,4 +1,4 @@
-// Requests to the service. The token lies in sessionStorage: it goes when the tab is closed.
+// Requests to the service. A token that was typed is in sessionStorage and goes with the tab; that of the address is a cookie.
 const PLACE = "twin.token";
 
 export const token = () => sessionStorage.getItem(PLACE) || "";

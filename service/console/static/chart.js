@@ -1,6 +1,7 @@
 // A chart over time: uPlot with the colours of the page, readable with the keyboard.
 import { Component, html } from "./html.js";
 import { plain, time } from "./format.js";
+import { covered } from "./shapes.js";
 
 const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
 const FONT = "11px system-ui, sans-serif", HEIGHT = 190;
@@ -21,7 +22,8 @@ const clock = (u, splits, _, __, step) => splits.map((at, k) => {
 });
 
 // props: label, unit, columns [x, ...ys], lines [{ name, colour, dash, hidden, steps }], bands [[upper, lower, colour]],
-// low and top of the axis where they are known, now: a moment to mark.
+// low and top of the axis where they are known, now: a moment to mark. A line that lies on another one is drawn
+// in gaps, so that both are seen, and the legend says so.
 export class Chart extends Component {
   constructor(props) {
     super(props);
@@ -36,8 +38,17 @@ export class Chart extends Component {
   }
 
   componentDidUpdate(before) {
-    if (before.columns !== this.props.columns) this.u.setData(this.props.columns);
+    if (before.columns === this.props.columns && before.top === this.props.top) return;
+    this.alike(this.props).forEach((under, k) => { this.u.series[k + 1].dash = this.dash(this.props.lines[k], under); });
+    this.u.setData(this.props.columns);
   }
+
+  // The line that each line covers, -1: none; ends of intervals are no lines.
+  alike({ columns, lines }) {
+    return covered(columns.slice(1).map((column, k) => (lines[k].hidden || lines[k].dash ? [] : column)));
+  }
+
+  dash(line, under) { return under < 0 ? line.dash : [7, 7]; }
 
   componentWillUnmount() {
     drawn.delete(this);
@@ -51,17 +62,19 @@ export class Chart extends Component {
   }
 
   options() {
-    const { lines, bands = [], low, top, scale } = this.props, stroke = () => colour("soft"), grid = { stroke: () => colour("grid"), width: 1 };
-    const range = (u, least, most) => least === null || least === undefined ? [0, 1] : [low ?? Math.min(least, 0), top ?? (most > 0 ? most * 1.08 : 1)];
+    const { lines, bands = [], scale } = this.props, alike = this.alike(this.props), stroke = () => colour("soft"), grid = { stroke: () => colour("grid"), width: 1 };
+    const limits = ({ low, top }, least, most) => least === null || least === undefined ? [0, 1] : [low ?? Math.min(least, 0), top ?? (most > 0 ? most * 1.08 : 1)];
+    const range = (u, least, most) => limits(this.props, least, most); // those of now: a scale may change
+    const wide = (u, words) => Math.max(48, 16 + 7 * Math.max(0, ...(words || []).map((word) => word.length)));
     return {
-      width: this.host.clientWidth || 300, height: HEIGHT, legend: { show: false }, padding: [8, 26, 0, 0],
+      width: this.host.clientWidth || 300, height: HEIGHT, legend: { show: false }, padding: [8, 36, 0, 0],
       tzDate: (at) => uPlot.tzDate(new Date(at * 1e3), "Etc/UTC"), scales: { x: { time: true }, y: { range } },
-      series: [{}, ...lines.map((line) => ({ label: line.name, show: true, spanGaps: false, points: { show: false }, width: line.hidden ? 0 : 1.6, dash: line.dash,
+      series: [{}, ...lines.map((line, k) => ({ label: line.name, show: true, spanGaps: false, points: { show: false }, width: line.hidden ? 0 : 1.6, dash: this.dash(line, alike[k]),
         stroke: () => (line.hidden ? "transparent" : colour(line.colour)), paths: line.steps ? uPlot.paths.stepped({ align: 1 }) : undefined }))],
       bands: bands.map(([upper, lower, name]) => ({ series: [upper, lower], fill: () => `color-mix(in srgb, ${colour(name)} 18%, transparent)` })),
       axes: [
         { stroke, font: FONT, grid, ticks: grid, space: 64, size: 44, values: clock },
-        { stroke, font: FONT, grid, ticks: grid, space: 30, size: 48, values: (u, splits) => splits.map((at) => plain(scale ? at / scale : at, 4)) },
+        { stroke, font: FONT, grid, ticks: grid, space: 30, size: wide, values: (u, splits) => splits.map((at) => plain(scale ? at / scale : at, 4)) },
       ],
       cursor: { y: false, points: { size: 6 }, drag: { x: true, y: false }, sync: { key: "time", scales: ["x", null] } },
       hooks: { setCursor: [(u) => this.read(u)], draw: [(u) => this.mark(u)] },
@@ -100,10 +113,11 @@ export class Chart extends Component {
     keys[event.key]();
   }
 
-  render({ label, note, lines, unit }, { read }) {
+  render({ label, note, lines, unit, columns }, { read }) {
+    const under = this.alike({ columns, lines }), names = new Map(lines.map((line, k) => [line, under[k] < 0 ? line.name : `${line.name} (as ${lines[under[k]].name})`]));
     const shown = lines.filter((line) => !line.hidden);
     return html`<figure class="chart"><figcaption><i>${unit}</i><strong>${label}</strong>${note ? ` ${note}` : ""}</figcaption>
-      ${shown.length > 1 && html`<div class="legend inset">${shown.map((line) => html`<span><i class=${`k-${line.colour}`}></i>${line.name}</span>`)}</div>`}
+      ${shown.length > 1 && html`<div class="legend inset">${shown.map((line) => html`<span><i class=${`k-${line.colour}`}></i>${names.get(line)}</span>`)}</div>`}
       <div class="host" role="application" tabindex="0" aria-label=${`Chart: ${label}. Left and right arrow keys read its values.`}
         ref=${(element) => { if (element) this.host = element; }} onKeyDown=${(event) => this.steer(event)}></div>
       <output class="read">${read}</output></figure>`;

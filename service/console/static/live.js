@@ -1,17 +1,21 @@
 // Keeps the store up to date: everything once, then the stream, and what the stream does not carry now and then.
 import { Refused, ask, follow } from "./api.js";
+import { merged } from "./shapes.js";
 import { change, store } from "./store.js";
 
 const KEPT = 500, SAMPLES = 2000, RETRY_MS = [1000, 2000, 5000, 10000];
-const HAPPENED = new Set(["order_given", "order_closed", "mode_changed", "rollback_requested", "link_failed", "link_restored", "gpu_failed", "gpu_repaired", "plan_applied", "job_submitted", "job_started", "job_preempted", "job_finished"]);
+const HAPPENED = new Set(["order_given", "order_closed", "mode_changed", "rollback_requested", "link_failed", "link_restored", "gpu_failed", "gpu_repaired", "plan_applied", "clock_jumped", "clock_settled", "message_quarantined", "job_submitted", "job_started", "job_preempted", "job_finished"]);
 let last = null, tries = 0, stale = new Set(), stopping = new AbortController(), waking = null;
 
-const reads = {
-  state: async () => change({ state: await ask("v1/state") }),
-  accounts: async () => change({ accounts: await ask("v1/accounts") }),
-  series: async () => change({ series: await ask("v1/series") }),
-  queue: async () => change({ queue: await ask("v1/jobs") }),
-};
+const PATHS = { state: "v1/state", accounts: "v1/accounts", series: "v1/series", queue: "v1/jobs" };
+const turns = {};
+
+// An answer that comes after that of a later question is old, and dropped.
+async function read(name) {
+  const turn = turns[name] = (turns[name] || 0) + 1;
+  const found = await ask(PATHS[name]);
+  if (turns[name] === turn) change({ [name]: found });
+}
 
 export const pair = (link) => `${link.src}>${link.dst}`;
 
@@ -19,7 +23,7 @@ export async function choose(link) {
   change({ link, samples: [] });
   const [src, dst] = link.split(">");
   const { rows } = await ask(`v1/history?what=links&limit=${SAMPLES}&src=${encodeURIComponent(src)}&dst=${encodeURIComponent(dst)}`);
-  if (store.link === link) change({ samples: rows });
+  if (store.link === link) change({ samples: merged(rows, store.samples, SAMPLES) });
 }
 
 async function everything() {
@@ -34,7 +38,7 @@ async function everything() {
   if (known.length) await choose(known.includes(store.link) ? store.link : known[0]);
 }
 
-const joined = (rows, row, kept) => rows.some((one) => one.seq === row.seq) ? rows : [...rows.slice(1 - kept), row];
+const joined = (rows, row, kept) => rows.some((one) => one.seq === row.seq && one.at === row.at) ? rows : [...rows.slice(1 - kept), row];
 
 function heard(event) {
   last = event.seq;
@@ -42,21 +46,22 @@ function heard(event) {
   if (event.event === "decided") change({ decisions: joined(store.decisions, event, KEPT) });
   if (HAPPENED.has(event.event)) change({ events: joined(store.events, event, KEPT) });
   stale.add("state");
+  if (["jobs_changed", "job_submitted", "job_started", "job_preempted", "job_finished"].includes(event.event)) refresh(["queue"]);
   if (event.event !== "link_observed") ["accounts", "series"].forEach((name) => stale.add(name));
 }
 
 // Bandwidths of the table and samples of the chosen link follow each sample at once; forecasts come with the state.
 function sampled(event) {
   const { state, link } = store, names = state.domains.map((domain) => domain.name);
-  const seen = new Map(event.samples.map(([i, j, bandwidth_bps, latency_s]) => [`${names[i]}>${names[j]}`, { at: event.at, bandwidth_bps, latency_s }]));
-  change({ state: { ...state, links: state.links.map((one) => seen.has(pair(one)) ? { ...one, last: seen.get(pair(one)) } : one) } });
-  if (seen.has(link)) change({ samples: [...store.samples.slice(1 - SAMPLES), seen.get(link)] });
+  const seen = new Map(event.samples.map(([i, j, bandwidth_bps, latency_s]) => [`${names[i]}>${names[j]}`, { at: event.sampled_at ?? event.at, bandwidth_bps, latency_s }]));
+  change({ state: { ...state, links: state.links.map((one) => seen.has(pair(one)) && !(one.last && one.last.at > seen.get(pair(one)).at) ? { ...one, last: seen.get(pair(one)) } : one) } });
+  if (seen.has(link)) change({ samples: merged(store.samples, [seen.get(link)], SAMPLES) });
 }
 
 async function refresh(names) {
   names.forEach((name) => stale.delete(name));
   try {
-    await Promise.all(names.map((name) => reads[name]()));
+    await Promise.all(names.map(read));
   } catch (error) {
     names.forEach((name) => stale.add(name)); // the stream says whether the service is there
   }

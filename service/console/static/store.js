@@ -4,6 +4,7 @@ export const store = {
   problem: "", // why nothing could be read
   me: null, state: null, accounts: null, series: null, queue: null, decisions: [], events: [],
   link: null, samples: [], whole: false, // the chosen link, "src>dst", and its samples
+  alone: false, // its chart has a scale of its own
   filter: { words: "", kind: "" }, opened: null,
   reading: null, // id of the section that is being read
   asking: null, answers: {}, // name of the form that waits; form -> { ok, body | message }

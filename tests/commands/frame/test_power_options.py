@@ -1,5 +1,6 @@
 """Words of the options about power, and what is wrong with others."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,8 +14,15 @@ STORE = Path("no-store")
 
 
 def test_powers_and_ramps_have_units() -> None:
-    assert [watts(said, "--x") for said in ("250kW", "1.5 MW", "900", "7 w")] == [250e3, 1.5e6, 900, 7]
+    assert [watts(said, "--x") for said in ("250kW", "1.5 MW", "900W", "7 w")] == [250e3, 1.5e6, 900, 7]
     assert ramp("50kW/5min") == (50e3, 300) and ramp("2 MW/h") == (2e6, 3600)
+
+
+@pytest.mark.parametrize(("read", "said"), [(lambda: watts("28", "--power-cap"), "--power-cap '28'"),
+                                           (lambda: ramp("28/5min"), "--ramp-limit '28'")])  # fmt: skip
+def test_a_power_without_a_unit_is_refused_with_both_readings(read: Callable[[], object], said: str) -> None:
+    with pytest.raises(UsageError, match=f"{said}: no unit; write 28W for watts or 28kW for kilowatts"):
+        read()
 
 
 def test_words_become_choices() -> None:

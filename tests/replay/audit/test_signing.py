@@ -1,14 +1,18 @@
 """Signatures over chain heads: made, checked, and refused where anything is not what was signed."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from ingest.core import durable
 from ingest.core.errors import DamageError, InputError, NotFoundError, UsageError
 from replay.audit import audit, signing
 from replay.log.compaction import compact
-from replay.log.run_log import RunReader
+from replay.log.events import canonical
+from replay.log.run_log import RunReader, RunWriter
+from tests.support import crash_workload as workload
 from tests.support.histories import lose_end, write
 
 ed25519 = pytest.importorskip("cryptography.hazmat.primitives.asymmetric.ed25519", reason="extra `sign`")
@@ -125,3 +129,58 @@ def test_any_flipped_bit_of_a_signature_is_found_without_the_key(store: Path) ->
         assert problem is not None or bytes(flipped).lower() == whole, (
             "of hexadecimal digits the case may differ"
         )
+
+
+def test_a_run_that_still_grows_is_signed_up_to_its_last_segment(store: Path) -> None:
+    run_dir = store / "runs" / "live"
+    with RunWriter.create(run_dir, flush_events=10, flush_s=10**9) as writer:
+
+        def write(first: int, end: int) -> None:
+            for number in range(first, end):
+                writer.append(*workload.event(number))
+            writer.flush()
+
+        def sound(events: int, covered: int) -> None:
+            chain = RunReader(run_dir).contents()
+            assert chain.end == events and signing.contradiction(store, "live", chain) is None
+            signed = signing.verified(store, "live", store / "ours.pub")
+            assert RunReader(run_dir).verify(signed.chain_head) == []
+            assert (signed.events, signing.covered_events(store, signed)) == (covered, covered)
+
+        write(0, 25)
+        sealed = RunReader(run_dir).contents().sealed
+        assert sealed < 25, "the last events are in the tail"
+        signing.sign(store, "live", store / "ours.pem")
+        sound(25, sealed)
+        write(25, 47)
+        sound(47, sealed)
+        head = RunReader(run_dir).chain_head()
+        later = RunReader(run_dir).contents().sealed
+        write(47, 95)
+        signing.sign(store, "live", store / "ours.pem", head)
+        sound(95, later)
+        signing.sign(store, "live", store / "ours.pem")
+        sound(95, RunReader(run_dir).contents().sealed)
+
+
+def test_a_signature_of_a_version_that_counted_events_behind_the_head_proves_those_before_it(
+    store: Path,
+) -> None:
+    run_dir = store / "runs" / "live"
+    with RunWriter.create(run_dir, flush_events=10, flush_s=10**9) as writer:
+        for number in range(25):
+            writer.append(*workload.event(number))
+        writer.flush()
+        found = RunReader(run_dir).contents()
+        key = serialization.load_pem_private_key((store / "ours.pem").read_bytes(), None)
+        public = key.public_key().public_bytes_raw().hex()
+        old = signing.Signature("live", found.head, found.chain[-1].stream, found.end, public, "")
+        old = replace(old, signature=key.sign(old.claim()).hex())
+        text = canonical(old.to_json()).encode() + b"\n"
+        durable.replace(signing.path_of(store, "live"), text)
+        assert signing.contradiction(store, "live", found) is None
+        assert signing.covered_events(store, old) == found.sealed < old.events
+        durable.replace(signing.path_of(store, "live"), text.replace(b'"events":25', b'"events":26'))
+        assert signing.contradiction(store, "live", found) is not None
+        signing.sign(store, "live", store / "ours.pem")
+        assert signing.verified(store, "live", store / "ours.pub").events == found.sealed

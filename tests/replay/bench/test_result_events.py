@@ -1,6 +1,7 @@
 """What a benchmark found: events of a run of its own, the figures of the tables, asked for in SQL."""
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -8,17 +9,17 @@ import pytest
 from click.testing import CliRunner
 
 import cli
-from ingest.core.errors import NotFoundError
 from replay.audit import audit
 from replay.bench.cells import RunOutcome
 from replay.bench.result import Bench
 from replay.bench.result_events import events, log
 from replay.log.events import check
 from replay.log.run_log import RunReader
+from replay.report import page
 from replay.sql.query import query
 from replay.store import run_index
 from replay.store.run_index import BENCH
-from tests.support.toys import BENCHED, toy_bench, toy_run, without_lake
+from tests.support.toys import BENCHED, toy_bench, without_lake
 
 Found = tuple[Path, Bench, str]
 
@@ -45,7 +46,7 @@ def test_a_run_holds_what_was_found(found: Found) -> None:
         check(event.type, event.payload)
     one = logged[1].payload
     assert one["seeds"] == [0, 1] and {*one["runs"], *one["base_runs"]} < {*run_index.all_ids(store)}
-    assert logged[-1].payload["totals"] == {"findings": len(kinds)}
+    assert logged[-1].payload["totals"]["findings"] == len(kinds)
 
 
 def test_sql_gives_the_figures_of_the_tables(found: Found) -> None:
@@ -131,19 +132,43 @@ def test_nobody_ran_nothing_is_said(found: Found, tmp_path: Path) -> None:
     assert log(tmp_path, empty) == () and run_index.all_ids(tmp_path) == ()
 
 
-def test_it_is_audited_and_is_never_the_latest(
-    found: Found, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    store, _, run = found
+def test_it_is_audited_and_names_its_runs(found: Found) -> None:
+    store, result, run = found
     report = audit.audit(store, run)
     assert report.ok and report.notes == ("a log of bench: it is checked, not executed again",)
-    assert run_index.find(store, "latest") != run and run_index.find(store, run) == run
+    *_, end = RunReader(run_index.folder(store, run)).events()
+    assert set(end.payload["totals"]["runs"]) == set(result.policies)
+    members = [one for runs in end.payload["totals"]["runs"].values() for one in runs]
+    assert set(members) <= set(run_index.all_ids(store)) and len(members) == 2 * len(result.policies)
+
+
+def test_the_page_of_a_bench_sorts_its_policies_and_says_which_is_fastest(found: Found) -> None:
+    store, result, run = found
+    text = page.render(store, run)
+    rows = re.findall(r'<tr><th scope="row">([^<]*)</th><td class="n( best)?">([\d.,]+)</td>', text)[:3]
+    times = [float(value.replace(",", "")) for _, _, value in rows]
+    assert {name for name, *_ in rows} == set(result.policies) and times == sorted(times)
+    assert rows[0][1] == " best" and rows[-1][1] == ""
+    assert f"{rows[0][0]} needs the least time: {rows[0][2]} µs a token, mean over 2 worlds" in text
+    assert "<h1>Benchmark of toy-3:" in text and "Paired differences" in text and f"twin audit {run}" in text
+
+
+def test_a_bench_in_one_world_is_a_run_and_the_latest(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     without_lake(monkeypatch)
-    run_id = toy_run(tmp_path, "static").run_id
-    (run_index.folder(tmp_path, run_id)).rename(tmp_path / "aside")
-    (tmp_path / "runs" / "verdicts").symlink_to(run_index.folder(store, run))
-    with pytest.raises(NotFoundError, match="type the name of one"):
-        run_index.find(tmp_path, "latest")
+    asked = ["--store", str(tmp_path), "bench", "-p", "static", "-p", "single", "--no-bound"]
+    done = CliRunner().invoke(cli.twin, asked)
+    assert done.exit_code == 0, done.output
+    record = run_index.find(tmp_path, "latest")
+    members = [run for run in run_index.all_ids(tmp_path) if run != record]
+    assert f"bench: {record}" in done.output and all(f": run {run}" in done.output for run in members)
+    shown = CliRunner().invoke(cli.twin, ["--store", str(tmp_path), "report", "latest"])
+    assert f"latest is {record}, the record of a benchmark" in shown.stderr
+    text = (tmp_path / "reports" / f"{record}.html").read_text(encoding="utf-8")
+    assert all(run in text for run in members) and "Runs over time" in text
+    removed = CliRunner().invoke(cli.twin, ["--store", str(tmp_path), "rm", *members, "--yes"])
+    assert removed.exit_code == 0 and "in this store any more" in page.render(tmp_path, record)
 
 
 def test_the_command_names_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -153,4 +178,4 @@ def test_the_command_names_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert done.exit_code == 0, done.output
     (run,) = json.loads(done.output)["verdicts"]
     assert RunReader(run_index.folder(tmp_path, run)).header()["policy"] == BENCH
-    assert f"verdicts: {run}" in CliRunner().invoke(cli.twin, asked).output
+    assert f"bench: {run}" in CliRunner().invoke(cli.twin, asked).output

@@ -1,15 +1,15 @@
 """`twin backup`: a copy that verifies, of a store that is written meanwhile, never less than was durable."""
 
-import json
 from pathlib import Path
 from threading import Event, Thread
+from typing import Any
 
 import pytest
 
 from ingest.core import durable
-from ingest.core.errors import DamageError, LockedError, NotFoundError, UsageError
+from ingest.core.errors import DamageError, NotFoundError, UsageError
 from replay.api import store_check
-from replay.inventory import places
+from replay.inventory import backup, copy_manifest
 from replay.inventory.backup import Backup, back_up, restore
 from replay.inventory.places import Folder
 from replay.log.compaction import compact
@@ -31,7 +31,7 @@ def copied(store: Path, tmp_path: Path) -> Backup:
 
 
 def contents(folder: Path) -> dict[str, bytes]:
-    hidden = places.MARK, ".lock"
+    hidden = copy_manifest.NAME, ".lock"
     return {
         str(path.relative_to(folder)): path.read_bytes()
         for path in folder.rglob("*")
@@ -94,7 +94,7 @@ def test_copies_of_a_run_that_is_written_are_whole_and_no_older_than_their_begin
     try:
         for _ in range(12):
             durable_before = reached[0]
-            with_retries(tmp_path)
+            copied(tmp_path / "store", tmp_path)
             live = RunReader(tmp_path / "copy" / "runs" / "live")
             assert not live.verify()
             numbers = [event.seq for event in live.events()]
@@ -104,16 +104,64 @@ def test_copies_of_a_run_that_is_written_are_whole_and_no_older_than_their_begin
         thread.join()
 
 
-def with_retries(tmp_path: Path) -> None:
-    """A log of forty events a segment may change faster than its few files are copied."""
-    for _ in range(20):
-        try:
-            copied(tmp_path / "store", tmp_path)
-        except LockedError as error:
-            assert "changed 8 times" in str(error)
-        else:
-            return
-    raise AssertionError("no copy in 160 tries")
+@pytest.mark.parametrize("moment", [1, 3, 6])
+def test_a_run_that_is_compacted_or_removed_while_it_is_copied(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: int
+) -> None:
+    for change in (compact, durable.remove_tree):
+        folder = tmp_path / change.__name__
+        run_dir = folder / "store" / "runs" / "many"
+        with RunWriter.create(run_dir, flush_events=4) as writer:
+            for number in range(30):
+                writer.append(*workload.event(number))
+            writer.finish({})
+        read, real = iter(range(1, 1_000)), backup._copy
+
+        def at_a_moment(made: Backup, path: Path, real: Any = real, read: Any = read, change: Any = change,
+                        run_dir: Path = run_dir) -> None:  # fmt: skip
+            if path.parent == run_dir and next(read) == moment:
+                change(run_dir)
+            real(made, path)
+
+        with monkeypatch.context() as patched:
+            patched.setattr(backup, "_copy", at_a_moment)
+            made = copied(folder / "store", folder)
+        there = folder / "copy" / "runs" / "many"
+        assert made.runs == (change is compact) and there.is_dir() == (change is compact)
+        restore(Folder(folder / "copy"), folder / "new")
+        if change is compact:
+            assert not RunReader(there).verify() and (there / "compacted.json").is_file()
+
+
+def test_a_copy_has_the_log_up_to_the_end_that_it_had_at_its_beginning(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run_dir, real = tmp_path / "store" / "runs" / "live", backup._copy
+    with RunWriter.create(run_dir, flush_events=10, flush_s=10**9) as writer:
+        numbers = iter(range(10_000))
+
+        def write(count: int) -> None:
+            for _ in range(count):
+                writer.append(*workload.event(next(numbers)))
+            writer.flush()
+
+        def busy(made: Backup, path: Path) -> None:  # more is written than is copied
+            write(25)
+            real(made, path)
+
+        write(25)
+        monkeypatch.setattr(backup, "_copy", busy)
+        copied(tmp_path / "store", tmp_path)
+        live = RunReader(tmp_path / "copy" / "runs" / "live")
+        assert [event.seq for event in live.events()] == list(range(25)) and not live.verify()
+
+
+def test_a_damaged_run_is_copied_as_it_is(store: Path, tmp_path: Path) -> None:
+    (run_dir,) = (store / "runs").iterdir()
+    max(run_dir.glob("*.json")).write_bytes(b"rot")
+    made = copied(store, tmp_path)
+    own = {name: data for name, data in contents(store).items() if not name.endswith("lock")}
+    assert made.runs == 1 and contents(tmp_path / "copy") == own
 
 
 def test_a_copy_that_was_interrupted_is_finished(
@@ -130,7 +178,7 @@ def test_a_copy_that_was_interrupted_is_finished(
         patched.setattr(durable, "replace", third_fails)
         with pytest.raises(KeyboardInterrupt):
             copied(store, tmp_path)
-    assert b'"complete": false' in (tmp_path / "copy" / places.MARK).read_bytes()
+    assert b'"complete":false' in (tmp_path / "copy" / copy_manifest.NAME).read_bytes()
     copied(store, tmp_path)
     assert store_check.check(tmp_path / "copy").ok
 
@@ -168,14 +216,6 @@ def test_a_damaged_or_half_made_copy_is_not_restored(store: Path, tmp_path: Path
         restore(Folder(tmp_path / "copy"), tmp_path / "newer")
 
 
-@pytest.mark.parametrize("name", ["../evil", "/evil", "runs/../../evil", "runs//evil", "runs\\evil"])
-def test_a_mark_cannot_lead_out_of_the_store(tmp_path: Path, name: str) -> None:
-    mark = {"schema": "twin.backup/1", "complete": True, "files": {name: [0, "", ""]}}
-    durable.replace(tmp_path / "copy" / places.MARK, json.dumps(mark).encode())
-    with pytest.raises(DamageError, match=r"backup\.json"):
-        restore(Folder(tmp_path / "copy"), tmp_path / "new")
-
-
 def test_places_that_cannot_be_a_copy_are_refused(store: Path, tmp_path: Path) -> None:
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "thesis.tex").write_text("mine")
@@ -187,3 +227,27 @@ def test_places_that_cannot_be_a_copy_are_refused(store: Path, tmp_path: Path) -
     with pytest.raises(UsageError, match="is no store"):
         copied(tmp_path / "full", tmp_path)
     assert (tmp_path / "full" / "thesis.tex").read_text() == "mine"
+
+
+def test_parts_of_the_lake_that_are_replaced_meanwhile_leave_a_copy_that_names_what_it_has(
+    store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lake, real = store / "lake", backup._copy
+    durable.replace(lake / "committed.json", b"names old")
+    durable.replace(lake / "parts" / "old", b"old")
+    durable.replace(lake / "parts" / "unnamed", b"unnamed")
+
+    def meanwhile(made: Backup, path: Path) -> None:
+        if path.name == "old":
+            durable.replace(lake / "parts" / "new", b"new")
+            durable.replace(lake / "committed.json", b"names new")
+            durable.remove(path)
+        if path.name == "unnamed":
+            durable.remove(path)
+        real(made, path)
+
+    monkeypatch.setattr(backup, "_copy", meanwhile)
+    copied(store, tmp_path)
+    assert (tmp_path / "copy" / "lake" / "committed.json").read_bytes() == b"names new"
+    assert [path.name for path in (tmp_path / "copy" / "lake" / "parts").iterdir()] == ["new"]
+    restore(Folder(tmp_path / "copy"), tmp_path / "new")

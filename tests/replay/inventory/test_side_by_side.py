@@ -1,5 +1,6 @@
 """Runs beside each other: who is paired with whom, and the numbers against those of the rules below."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -99,12 +100,9 @@ def test_logs_of_trainings_and_unfinished_runs_are_refused(
     without_lake(monkeypatch)
     first, second = (toy_run(tmp_path, policy).run_id for policy in ("static", "single"))
     header = side_by_side.compared(tmp_path, first).header
-    log = training_run.log_curve(tmp_path, header, [])
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(side_by_side.registry, "OPERATIONS", ("static",))
-        with pytest.raises(UsageError, match="no policy decided"):
-            compare(tmp_path, [first, second])
-    assert log in run_index.all_ids(tmp_path)
+    log = training_run.log_curve(tmp_path, replace(header, policy="train"), [])
+    with pytest.raises(UsageError, match=f"{log}: the record of a training; a comparison needs a run"):
+        compare(tmp_path, [first, log])
     lose_end(run_index.folder(tmp_path, second))
     with pytest.raises(NotFoundError, match="--resume"):
         compare(tmp_path, [first, second])

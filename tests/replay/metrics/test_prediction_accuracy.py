@@ -105,6 +105,17 @@ def test_noise_of_telemetry_widens_the_intervals_and_dead_links_are_not_judged()
         assert BACK not in links.found
 
 
+def test_the_widest_samples_that_a_log_may_hold_are_folded() -> None:
+    """A forecast of 5e-324 bit/s against 1e15: their ratio is 0, and 0 has no logarithm."""
+    links = LinkErrors(0.05)
+    for forecast_bps, seen_bps in ((5e-324, 1e15), (1e15, 5e-324)):
+        links.add(decided(forecast_bps))
+        links.add(observed(30, {THERE: seen_bps}))
+    errors = links.found[THERE][0]
+    assert errors.count == 2 and errors.covered == (0.0, 0.0)
+    assert errors.mape is not None and np.isfinite(errors.mape)
+
+
 def test_domains_answer_for_their_computing_time_at_the_slowdown_that_was_shown() -> None:
     domains = DomainErrors({"": ESTIMATOR}, 2)
     for event in (

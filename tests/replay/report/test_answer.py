@@ -167,7 +167,7 @@ def test_runs_of_other_worlds_are_not_paired(log: Path, tmp_path: Path) -> None:
     with RunWriter.create(tmp_path / "runs" / "t") as writer:
         writer.append(0, "run_started", {**started(), "policy": "train"})
         writer.finish({})
-    with pytest.raises(UsageError, match="a log of train"):
+    with pytest.raises(UsageError, match="t is the record of a training"):
         several_runs.render(tmp_path, ["a", "t"])
 
 

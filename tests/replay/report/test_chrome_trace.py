@@ -291,5 +291,5 @@ def test_the_log_of_a_training_has_no_trace_and_says_what_it_is(tmp_path: Path) 
     with RunWriter.create(run_index.folder(tmp_path, "t")) as log:
         log.append(0, "run_started", {**header, "policy": "train"})
         log.finish({})
-    with pytest.raises(UsageError, match=r"this is a log of train: .*`twin report` shows it"):
+    with pytest.raises(UsageError, match=r"the record of a training.*`twin report t` shows this one"):
         chrome_trace.write(tmp_path, "t", tmp_path / "x.json", from_s=0, to_s=30)

@@ -267,7 +267,22 @@ def test_an_alarm_is_shown_at_its_own_link(tmp_path: Path) -> None:
             log.append(sim_ns, kind, payload, wall=wall)
     run, _ = fold_run(RunReader(tmp_path / "runs" / "a").events())
     assert run.alarms == {(0, 1): [900.0], (2, 1): [900.0], (2, 0): [900.0]}
-    assert html(charts.links(run)).count('"filter alarm"') == 3
+    page = html(charts.links(run))
+    assert page.count('"filter alarm"') == page.count('"kind":"ticks"') == 3
+    assert '"moments"' not in page, "an outage is drawn over the whole height, an alarm is not"
+
+
+def test_changes_of_plan_are_listed_before_decisions_that_kept_it(tmp_path: Path) -> None:
+    with RunWriter.create(tmp_path / "runs" / "a") as log:
+        for sim_ns, kind, payload, wall in history():
+            log.append(sim_ns, kind, payload, wall=wall)
+    run, _ = fold_run(RunReader(tmp_path / "runs" / "a").events())
+    rows = re.findall('<tr class="(\\w+)">.*?<td>([^<]*)</td>', html(decisions(run)))
+    kept = [css == "hold" for css, _ in rows]
+    assert kept == sorted(kept) and len(set(kept)) == 2
+    for part in (False, True):
+        times = [time for css, time in rows if (css == "hold") == part]
+        assert times == sorted(times)
 
 
 def test_two_runs_beside_each_other_and_the_front(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,6 +16,8 @@ from twin.settings.disturbances import LinkChange
         ("a<>b=1e-1", LinkChange(src="a", dst="b", bandwidth_factor=0.1, both_ways=True)),
         ("us-east-1_x > * = 0", LinkChange(src="us-east-1_x", dst="*", bandwidth_factor=0)),
         ("a > b = 0.5 @ 3600", LinkChange(src="a", dst="b", bandwidth_factor=0.5, at_s=3600)),
+        ("a > b = 50%", LinkChange(src="a", dst="b", bandwidth_factor=0.5)),
+        ("a<>b=150 % @ 60", LinkChange(src="a", dst="b", bandwidth_factor=1.5, both_ways=True, at_s=60)),
         ("a>b=.5@60+30", LinkChange(src="a", dst="b", bandwidth_factor=0.5, at_s=60, for_s=30)),
     ],
 )
@@ -24,7 +26,21 @@ def test_a_link_is_read(text: str, wanted: LinkChange) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "a>b", "a b=1", "a>b=fast", "a>b=-1", "a>b=1@soon", "a>b=1@5+0", "a>b=nan"]
+    "text",
+    [
+        "",
+        "a>b",
+        "a b=1",
+        "a>b=fast",
+        "a>b=-1",
+        "a>b=1@soon",
+        "a>b=1@5+0",
+        "a>b=nan",
+        "a>b=%",
+        "a>b=5%%",
+        "a>b=-5%",
+        "a>b=nan%",
+    ],
 )
 def test_what_is_no_change_of_a_link_is_refused_with_an_example(text: str) -> None:
     with pytest.raises(UsageError, match="--link"):

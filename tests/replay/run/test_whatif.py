@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from ingest.core.errors import DamageError, InputError, NotFoundError, UsageError
+from ingest.core.errors import DamageError, InputError, UsageError
 from replay.audit import audit, rerun
 from replay.log.events import Event, canonical
 from replay.log.run_log import RunReader, RunWriter
@@ -85,21 +85,6 @@ def test_sql_and_status_distinguish_what_ifs_from_other_runs(store: Path) -> Non
     ]
     lines = {line.run_id: line.branch_of for line in store_status.status(store).runs}
     assert lines == {base: None, found: base}
-
-
-def test_the_latest_run_of_its_own_is_no_what_if(store: Path) -> None:
-    base = toy_run(store, "static").run_id
-    left = whatif.what_if(store, base, "single").run_id
-    assert run_index.find(store, "latest") == left
-    assert run_index.find(store, "latest", branches=False) == base
-    (run_index.folder(store, base) / "damaged").touch()
-    for path in run_index.folder(store, base).iterdir():
-        path.unlink()
-    assert run_index.find(store, "latest", branches=False) == base, "what cannot be read is not passed over"
-    run_index.folder(store, base).rmdir()
-    with pytest.raises(NotFoundError, match=r"every run in .* is a what-if"):
-        run_index.find(store, "latest", branches=False)
-    assert run_index.find(store, left[:-2], branches=False) == left
 
 
 def test_a_change_of_a_link_that_changes_nothing_is_refused_or_says_so(store: Path) -> None:

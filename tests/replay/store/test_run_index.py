@@ -4,21 +4,24 @@ import os
 import shutil
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from ingest.core.errors import NotFoundError
-from replay.bench import comparison
+from replay.bench import bench, comparison, result_events
 from replay.bench.world import BenchWorld
 from replay.log.compaction import compact
 from replay.log.run_log import RunReader
+from replay.logqueue import comparison as queue_comparison
 from replay.metrics import cost_time_points, store_status
-from replay.run import runner
+from replay.run import runner, whatif
 from replay.store import run_index
 from replay.store.run_header import STARTED, from_payload
 from replay.training import drift
 from replay.training import train as training_run
+from tests.support import queue_log
 from tests.support.histories import lose_end, write
 from tests.support.toys import toy_run, without_lake
 from tests.support.worlds import toy_scenario
@@ -86,31 +89,54 @@ def test_the_newest_run_of_a_policy_stands_for_it(pair: Pair, change: Callable[[
     assert [point.run_id for point in points if point.policy == "static"] == [later]
 
 
-def test_a_member_of_a_bench_is_never_the_latest(pair: Pair) -> None:
-    store, _, later = pair
+def test_the_latest_run_may_be_of_any_kind(pair: Pair) -> None:
+    store, earlier, later = pair
+    assert run_index.find(store, "latest") == later
+    what_if = whatif.what_if(store, earlier, "single").run_id
+    assert run_index.find(store, "latest") == what_if
+    queue = queue_log_run(store)
+    assert run_index.find(store, "latest") == queue
+    header = from_payload(RunReader(run_index.folder(store, later)).header())
+    curve = training_run.log_curve(store, replace(header, policy="train"), [])
+    assert run_index.find(store, "latest") == curve
     world = BenchWorld.of(toy_scenario())
     compared = comparison.compare(store, ("single", "greedy"), world, with_bound=False)
-    members = {row.run_id for row in compared.rows}
-    assert {run_index.made_by(store, str(run)) for run in members} == {"bench"}
-    assert run_index.find(store, "latest") == later and run_index.made_by(store, later) is None
-    own = toy_run(store, "single")  # the same run, asked for by itself
-    assert own.digest in {RunReader(run_index.folder(store, str(run))).digest() for run in members}
-    assert run_index.find(store, "latest") == own.run_id
+    assert run_index.find(store, "latest") == compared.rows[-1].run_id
+    (record,) = result_events.log(store, bench.single(store, world, compared))
+    assert run_index.find(store, "latest") == record
 
 
-def test_a_run_that_a_bench_takes_over_stays_the_latest(pair: Pair) -> None:
-    store, _, later = pair
+def queue_log_run(store: Path) -> str:
+    return queue_comparison.compare(queue_log.TARGET, ("easy",), keep=store).runs["easy"]
+
+
+def test_a_bench_that_is_repeated_is_the_latest_again(pair: Pair) -> None:
+    store, *_ = pair
     world = BenchWorld.of(toy_scenario())
-    assert world.run(store, "static", reuse=True).run_id in pair[1:]
+    compared = comparison.compare(store, ("static", "single"), world, with_bound=False)
+    result = bench.single(store, world, compared)
+    (record,) = result_events.log(store, result)
+    assert result_events.log(store, result) == (record,), "the newest run is not written again"
+    toy_run(store, "greedy")
+    (again,) = result_events.log(store, result)
+    assert again != record and run_index.find(store, "latest") == again
+
+
+def test_a_run_that_is_not_finished_is_never_the_latest(pair: Pair) -> None:
+    store, earlier, later = pair
+    lose_end(run_index.folder(store, later))
+    found = run_index.latest(store)
+    assert (found.run_id, found.unfinished) == (earlier, (later,))
+    lose_end(run_index.folder(store, earlier))
+    with pytest.raises(NotFoundError, match=rf"latest: no run in .* is finished; the newest is {later}"):
+        run_index.find(store, "latest")
+
+
+def test_a_damaged_run_may_be_the_latest_so_that_damage_is_noticed(pair: Pair) -> None:
+    store, _, later = pair
+    manifest = max(run_index.folder(store, later).glob("*.json"))
+    manifest.write_text("{}")
     assert run_index.find(store, "latest") == later
-
-
-def test_a_store_of_members_alone_has_no_latest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    without_lake(monkeypatch)
-    run = BenchWorld.of(toy_scenario()).run(tmp_path, "static").run_id
-    with pytest.raises(NotFoundError, match="part of a benchmark; type the name of one"):
-        run_index.find(tmp_path, "latest")
-    assert run_index.find(tmp_path, run) == run
 
 
 def test_runs_and_trainings_keep_their_start(pair: Pair) -> None:

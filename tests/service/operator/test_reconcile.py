@@ -34,7 +34,7 @@ STATUS = jsonschema.Draft202012Validator(schema()["properties"]["status"])
 
 
 def share(domain: str, gpus: int) -> Json:
-    return {"domain": domain, "layers": 4, "tensorParallel": 1, "stages": gpus, "gpus": list(range(gpus))}
+    return {"domain": domain, "layers": 8, "tensorParallel": 1, "stages": gpus, "gpus": list(range(gpus))}
 
 
 def spec(gpus: Mapping[str, int], **more: Any) -> Json:
@@ -42,7 +42,7 @@ def spec(gpus: Mapping[str, int], **more: Any) -> Json:
         "model": "m", "globalBatch": 8, "shares": [share(k, n) for k, n in gpus.items()], "dataParallel": 1,
         "microBatch": 1, "microBatches": 8, "schedule": "1f1b", "extraWarmup": 0, "chunks": 1,
         "recompute": "full", "zero": 0, "routes": [],
-        "parts": [{"stage": 0, "domain": "a", "first": 0, "past": 4}], **more,
+        "parts": [{"stage": 0, "domain": "a", "first": 0, "past": 8}], **more,
     }  # fmt: skip
 
 

@@ -42,9 +42,7 @@ def test_the_text_of_the_log_becomes_the_same_words(plan: Plan) -> None:
 
 
 def test_sites_and_relays_in_a_reason_get_their_names() -> None:
-    stored = (
-        "d1: stage 3 needs 90 GiB; turns to routes 0-2-1, 1-2-0 and to a warm-up of 2 more; d7 is new"
-    )
+    stored = "d1: stage 3 needs 90 GiB; turns to routes 0-2-1, 1-2-0 and to a warm-up of 2 more; d7 is new"
     assert with_names(stored, ("paris", "berlin", "rome")) == (
         "berlin: stage 3 needs 90 GiB; turns to routes paris to berlin via rome, berlin to paris via rome "
         "and to a warm-up of 2 more; d7 is new"

@@ -5,7 +5,7 @@ import { restart } from "../live.js";
 import { change } from "../store.js";
 import { Dialog } from "./forms.js";
 
-export function SignIn({ problem, live }) {
+export function SignIn({ problem, live, me }) {
   const close = () => change({ signing: false });
   const submit = (event) => {
     event.preventDefault();
@@ -15,10 +15,10 @@ export function SignIn({ problem, live }) {
   };
   return html`<${Dialog} title="Token" close=${close}>
     ${live === "denied" && problem && html`<p class="label">${problem}</p>`}
-    <p>A token of the service's file, with the role read to look, push to submit jobs, decide to ask for decisions, admin for mode and rollback. It is kept for this tab only.</p>
+    <p>The address that <code>twin serve</code> prints has the token of a service on this machine and is taken over by itself. A token of the service's file needs the role read to look, push to submit jobs, decide to ask for decisions, admin for mode and rollback. What is typed here is kept for this tab only.</p>
     <form onSubmit=${submit}><p><label>token <input type="password" name="token" autocomplete="off" autofocus /></label></p>
     <p class="ends"><button type="button" class="button" onClick=${close}>Cancel</button> <button class="button main">Use it</button></p></form>
-    ${token() && html`<p><button type="button" class="button" onClick=${() => { keepToken(""); change({ me: null, signing: false }); restart(); }}>Forget the token</button></p>`}<//>`;
+    ${(token() || me) && html`<p><button type="button" class="button" onClick=${() => { keepToken(""); location.assign("./?token="); }}>Forget the token</button></p>`}<//>`;
 }
 
 const PLACE = "twin.keys";

@@ -29,7 +29,8 @@ export function Control({ state, me, asking, answers, confirming }) {
   const act = (what, more) => html`<${Button} type="button" role="admin" me=${me} disabled=${asking !== null || mode === what} onClick=${() => change({ confirming: what })} ...${more}>${ACTS[what][0]}<//>`;
   return html`<dl><dt>mode</dt><dd><b>${mode}</b></dd>
       ${state.listed.length ? html`<dt>orders that wait</dt><dd>${waiting.length ? waiting.map((job) => html`<div>${job.name}, no. ${job.order.number}: ${job.order.plan ? planLine(job.order.plan, names) : "stop"} (${job.order.reason})</div>`) : "none"}</dd>` : html`<dt>order that waits</dt><dd>${order ? `no. ${order.number}: ${planLine(order.plan, names)} (${order.reason})` : "none"}</dd>`}
-      <dt>decisions</dt><dd>${obstacle ? `none are made: ${obstacle}` : `the next is due at ${time(state.at + state.next_period_s)} UTC, or when links or GPUs change`}</dd></dl>
+      <dt>decisions</dt><dd>${obstacle ? `none are made: ${obstacle}` : `the next is due at ${time(state.at + state.next_period_s)} UTC, or when links or GPUs change`}</dd>
+      ${state.webhook && html`<dt>webhook</dt><dd>${state.webhook.waiting ? `${state.webhook.waiting} events wait` : "every event has arrived"}${state.webhook.refused ? `, ${state.webhook.refused} refused` : ""}${state.webhook.problem ? `; the last try failed: ${state.webhook.problem}` : ""}</dd>`}</dl>
     <p class="acts">${act("active", { kind: "main" })} ${act("hold")} ${act("shadow")} ${!state.listed.length && act("rollback", { disabled: asking !== null || mode !== "active" })}
       <${Button} type="button" role="decide" me=${me} disabled=${asking !== null} onClick=${() => send("control", "v1/decide", {}, { changes: true })}>Decide now<//></p>
     ${me && !me.roles.includes("admin") && html`<p class="soft small-text">The token ${me.name} has the roles ${me.roles.join(", ")}: mode and rollback need admin, a decision needs decide.</p>`}

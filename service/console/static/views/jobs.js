@@ -8,8 +8,9 @@ const WORDS = {
   rollback_requested: (e) => `rollback asked for${e.client ? ` by ${e.client}` : ""}${e.reason ? `: ${e.reason}` : ""}`,
   link_failed: (e, names) => `link ${names[e.src]} → ${names[e.dst]} failed`, link_restored: (e, names) => `link ${names[e.src]} → ${names[e.dst]} is back`,
   gpu_failed: (e, names) => `${names[e.domain]} lost ${e.gpus} GPUs, ${e.free} are alive`, gpu_repaired: (e, names) => `${names[e.domain]} has ${e.gpus} GPUs back`,
+  clock_jumped: (e) => e.reason, clock_settled: (e) => `the clock is believed again: ${e.reason}`,
   plan_applied: () => "plan applied", job_submitted: () => "submitted", job_started: () => "started", job_preempted: (e) => `stopped ${e.reason}`,
-  job_finished: (e) => `ended: ${e.reason}`,
+  job_finished: (e) => `ended: ${e.reason}`, message_quarantined: (e) => `a message${e.client ? ` of ${e.client}` : ""} was set aside: ${e.reason}`,
 };
 const SHOWN = 100;
 

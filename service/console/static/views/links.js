@@ -3,6 +3,7 @@ import { html } from "../html.js";
 import { Chart } from "../chart.js";
 import { ms, plain, rate, usd } from "../format.js";
 import { choose, pair } from "../live.js";
+import { linkScale } from "../shapes.js";
 import { change, kept } from "../store.js";
 import { Topology, alarmed } from "./topology.js";
 
@@ -28,7 +29,7 @@ function State({ link }) {
   return link.last ? "well" : "no sample yet";
 }
 
-export function Links({ state, link: chosen, samples, whole }) {
+export function Links({ state, link: chosen, samples, whole, alone }) {
   const last = state.horizons_s.length - 1, one = state.links.find((link) => pair(link) === chosen);
   return html`<${Topology} state=${state} chosen=${chosen} />
     <div class="scroll short" tabindex="0" role="region" aria-label="table: links"><table>
@@ -37,7 +38,8 @@ export function Links({ state, link: chosen, samples, whole }) {
         <th scope="row"><button class="plain" type="button" aria-pressed=${String(pair(link) === chosen)} onClick=${() => choose(pair(link))}>${link.src} → ${link.dst}</button></th>
         <td><${State} link=${link} /></td><td class="n">${rate(link.last ? link.last.bandwidth_bps : link.forecast_bps[0])}</td><td class="n">${rate(link.forecast_bps[last])}</td>
         <td class="n">${rate(link.low80_bps[last])} – ${rate(link.high80_bps[last])}</td><td class="n">${ms(link.latency_s)}</td><td class="n">${usd(link.usd_per_gb)}</td></tr>`)}</tbody></table></div>
-    ${one && html`<p><button type="button" class="button" aria-pressed=${String(whole)} onClick=${() => change({ whole: !whole })}>all samples</button></p>
-    <${Chart} key=${chosen} label=${`${one.src} → ${one.dst}`} note="samples, forecast with its 80 % and 95 % intervals" unit="Gbit/s" scale=${1e9} now=${state.at}
+    ${one && html`<p class="acts"><button type="button" class="button" aria-pressed=${String(whole)} onClick=${() => change({ whole: !whole })}>all samples</button>
+      <button type="button" class="button" aria-pressed=${String(alone)} onClick=${() => change({ alone: !alone })}>scale of this link alone</button></p>
+    <${Chart} key=${chosen} label=${`${one.src} → ${one.dst}`} note="samples, forecast with its 80 % and 95 % intervals" unit="Gbit/s" scale=${1e9} now=${state.at} low=${0} top=${alone ? undefined : linkScale(state.links, samples)}
       columns=${columns(samples, withHorizons(state, chosen), state.at, whole)} lines=${LINES} bands=${[[4, 3, "c1"], [6, 5, "c1"]]} />`}`;
 }

@@ -41,6 +41,13 @@ def test_boxes_and_moments_are_clipped_to_the_run_and_moments_on_a_step_are_one(
     assert box["at"] == [0, 100_000, 0, 4] and moments["at"] == [50_000, 60_000]
 
 
+def test_ticks_are_marks_of_their_own_kind() -> None:
+    plot = LiveChart(10.0, 4.0, "bit/s")
+    plot.ticks([5.0, 5.00001, 6.0], "wait", "filter alarm")
+    (ticks,) = data(plot)["marks"]
+    assert ticks == {"kind": "ticks", "at": [50_000, 60_000], "colour": "wait", "name": "filter alarm"}
+
+
 def test_units_grow_with_the_values() -> None:
     assert (
         LiveChart(1.0, 3e7, "tokens").shown_unit == "million tokens"
