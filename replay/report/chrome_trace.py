@@ -140,7 +140,7 @@ class TraceFold(Fold):
         job.plan = plan_from_json(applied["plan"])
         if applied["pause_ns"]:
             moved = {f"{self._names[i]}>{self._names[j]}": size for i, j, size in applied["moved_bytes"]}
-            args = {"plan": plan_text(job.plan, self._names), "moved_bytes": moved}
+            args = {"plan": plan_text(applied["plan"], self._names), "moved_bytes": moved}
             run = self._track(RUN, "run", event.job)
             self._slice("move", RUN, run, event.sim_ns - applied["pause_ns"], event.sim_ns, args)
 

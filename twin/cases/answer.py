@@ -188,7 +188,7 @@ def _describe(
     ]
     spread = residuals(case, constants)
     low, high = spread.interval(iter_s)
-    wan_bytes = _wan_bytes(case)
+    wan_bytes, tokens, rent_usd = _wan_bytes(case), _tokens(case), _rent_usd(case, iter_s)
     allocated = allocator_bytes(case, peak)
     largest = max(allocated, default=None)
     given = None if case.job is None else case.job.switches.context_bytes
@@ -215,25 +215,34 @@ def _describe(
         binding="exchange between replicas" if 2 * _exchange_ns(case) > total else _binding(case, timing),
         basis=_basis(case, constants),
         interval=spread.basis,
-        **_money(case, iter_s, wan_bytes),
+        tokens_per_s=None if tokens is None else tokens / iter_s,
+        rent_usd=rent_usd,
+        usd_per_1e9_tokens=_usd_per_billion(tokens, iter_s, rent_usd, wan_bytes),
     )
 
 
-def _money(case: Case, iter_s: float, wan_bytes: float | None) -> dict[str, float | None]:
-    """Tokens per second, rent of the GPUs at the list prices that are known, and USD per 1e9 tokens in all;
-    None where model or a price is not known."""
+def _tokens(case: Case) -> int | None:
+    """Tokens of an iteration; None without a model."""
+    return None if case.model is None else case.global_batch * case.model.seq
+
+
+def _rent_usd(case: Case, iter_s: float) -> float | None:
+    """Rent of all GPUs for an iteration at list prices; None where one of them is not known."""
     prices = [gpu_models.USD_PER_HOUR.get(site.gpu.name) for site in case.of_stages]
     known = [price for price in prices if price is not None]
-    rent = None
-    if len(known) == len(prices):
-        rent = sum(known) / len(known) * case.gpus * iter_s / 3600.0
-    tokens = None if case.model is None else case.global_batch * case.model.seq
-    total = None
-    if tokens is not None and rent is not None and wan_bytes is not None:
-        egress = wan_bytes / GB * USD_PER_GB
-        total = TrainingCost(tokens, iter_s, rent, egress, 0.0, None, None).per_billion_tokens()["total"]
-    speed = None if tokens is None else tokens / iter_s
-    return {"tokens_per_s": speed, "rent_usd": rent, "usd_per_1e9_tokens": total}
+    if len(known) < len(prices):
+        return None
+    return sum(known) / len(known) * case.gpus * iter_s / 3600.0
+
+
+def _usd_per_billion(
+    tokens: int | None, iter_s: float, rent_usd: float | None, wan_bytes: float | None
+) -> float | None:
+    """Rent and egress of 1e9 tokens; None where a part is not known."""
+    if tokens is None or rent_usd is None or wan_bytes is None:
+        return None
+    cost = TrainingCost(tokens, iter_s, rent_usd, wan_bytes / GB * USD_PER_GB, 0.0, None, None)
+    return cost.per_billion_tokens()["total"]
 
 
 def _exchange_ns(case: Case) -> int:

@@ -21,7 +21,7 @@ from typing import Any, Literal
 import numpy as np
 
 from ingest.core.units import NS_PER_S
-from twin.core.domain import Cluster, LinkState, Pair
+from twin.core.domain import Cluster, Domain, LinkState, Pair
 from twin.core.plan import Plan, Recompute
 from twin.core.plan_text import link_text
 from twin.costs import replica_sync
@@ -154,11 +154,17 @@ def _site_limits(
 
 def _unlimited(estimator: Estimator, site: int | None = None, field: str | None = None) -> Estimator:
     """The same estimator where a site, or each, may send and receive without its limit."""
-    fields = ("egress_bps", "ingress_bps") if field is None else (field,)
-    domains = tuple(
-        replace(domain, **dict.fromkeys(fields, np.inf)) if site in (None, k) else domain
-        for k, domain in enumerate(estimator.cluster.domains)
-    )
+
+    def freed_site(k: int, domain: Domain) -> Domain:
+        if site not in (None, k):
+            return domain
+        return replace(
+            domain,
+            egress_bps=domain.egress_bps if field == "ingress_bps" else np.inf,
+            ingress_bps=domain.ingress_bps if field == "egress_bps" else np.inf,
+        )
+
+    domains = tuple(freed_site(k, domain) for k, domain in enumerate(estimator.cluster.domains))
     if domains == estimator.cluster.domains:
         return estimator
     cluster = Cluster(domains, estimator.cluster.usd_per_gb)

@@ -74,7 +74,7 @@ def test_a_following_says_what_it_could_not_read(shown: Shown) -> None:
 def decision(**changes: Any) -> Any:
     usual = {
         "at_s": 60.0, "trigger": "period", "action": "hold", "reason": "nothing better", "chosen": None,
-        "binding": None, "fallback": None, "tipping_text": (), "reward": {"total": None}, "candidates": (),
+        "limit": None, "fallback": None, "tipping_text": (), "reward": {"total": None}, "candidates": (),
         "baselines": {}, "reasons": {"period": []}, "domains": ("a", "b"),
         "traffic_bytes": ((0.0, 1.0), (2.0, 0.0)),
     }  # fmt: skip
@@ -91,7 +91,7 @@ def decision(**changes: Any) -> Any:
 
 def test_a_decision_with_nothing_beside_it_is_short(shown: Shown) -> None:
     text = shown(show_decision.decision, decision())
-    assert "run decision 3 at 60 s (period): reproduced" in text and "bound by: -" in text
+    assert "run decision 3 at 60 s (period): reproduced" in text and "without it): -" in text
     assert "candidates" not in text and "baselines" not in text and "fallback" not in text
 
 
@@ -132,7 +132,7 @@ def test_rows_without_an_answer_are_listed_with_their_line_and_column(shown: Sho
     ):
         text = shown(how, found)
         assert "2 rows without an answer" in text and "cases.csv:2 tp: not a number" in text
-        assert "cases.csv:3: does not fit" in text and "bound by" not in text
+        assert "cases.csv:3: does not fit" in text and "limited by" not in text
 
 
 def test_a_case_in_one_place_has_no_boundaries_to_show(shown: Shown) -> None:
@@ -278,7 +278,7 @@ def test_the_first_event_that_differs_is_named(shown: Shown) -> None:
 
 def test_two_runs_part_where_their_plans_do(shown: Shown) -> None:
     split = Divergence(2, 60.0, "period", "a:34L", "a:34L gains 0.1", "", "holds")
-    kpis = Found(to_json=lambda: {"tokens": 100})
+    kpis = Found(numbers=lambda: {"tokens": 100})
     found = Found(
         base_policy="mpc", policy="mpc", base_run="r", run_id="q", divergence=split, base=kpis, other=kpis,
         differences={"tokens": 0}, verdicts=(), notes=("what if",), base_branch=None, base_links=(),
