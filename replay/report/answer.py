@@ -120,8 +120,8 @@ def _sentence_on_parent(parent: "WhatIf") -> str:
     if not (tokens.better or tokens.worse):
         return f"The change makes no difference: {percent(saved, sign='+')} time a token saved."
     if saved < 0:
-        return f"The change costs {percent(-saved)} more time a token than its parent."
-    return f"The change saves {percent(saved)} of its parent's time a token."
+        return f"The change costs {percent(-saved)} more time a token than in its parent."
+    return f"The change saves {percent(saved)} of the time a token in its parent."
 
 
 def _rival(name: str, policy: str, saved: PairedDifference | None, run: RunData, run_id: str) -> Card:

@@ -28,6 +28,7 @@ def head(run: RunData, run_id: str, branch: Branch | None = None) -> Section:
         "head",
         heading=_heading(run, branch),
         branch=branch,
+        live=bool(run.header.get("live")),
         length=f"{run.end_s / scale:.3g} {unit}" if run.is_replay else None,
         begin=date(run.origin_s),
         run=run,
