@@ -89,7 +89,8 @@ def twin(ctx: click.Context) -> None:
       twin bench --scenario tri-7b
       twin replay --policy hippo --scenario tri-7b
 
-    Where a command takes a RUN: `latest`, the name of a run, or how it begins; `twin runs` lists them.
+    Where a command takes a RUN: the name of a run, or how it begins, or `latest`: the newest finished run of
+    any kind. `twin runs` lists them.
     """
     ctx.ensure_object(Output)
 

@@ -98,7 +98,7 @@ def replay(
     """Run the twin on traces under a policy and log everything.
 
     `--run RUN` computes a logged run again and compares; `--policy` or `--link` beside it asks what if.
-    `latest` is then the newest run that is no what-if itself. A TIME is in seconds since the start of the
+    A TIME is in seconds since the start of the
     trace, or a time such as 2020-01-01T02:00 (UTC unless it says otherwise) or 2020-01-01.
     A scenario whose `jobs` come from a log is a queue: policies are schedulers there, and are compared.
 

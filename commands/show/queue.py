@@ -180,6 +180,9 @@ def bench(console: Console, found: "QueueBench") -> None:
         for one in found.rows
     ]  # fmt: skip
     console.table("x first: bounded slowdown over that of the first policy", BENCH_COLUMNS, rows)
+    console.line(
+        "no schedule is kept as a run here: `twin replay --scenario NAME` with the same -p keeps each of them"
+    )
     for note in found.notes:
         console.line(f"note: {note}")
 

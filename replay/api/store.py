@@ -72,7 +72,7 @@ class Store:
         return [Run(self.path, run_id) for run_id in ids]
 
     def run(self, name: str = run_index.LATEST) -> Run:
-        """The run of that id, of a unique beginning of it, or the newest one.
+        """The run of that id, of a unique beginning of it, or for `latest` the newest finished one.
 
         Raises:
             NotFoundError: no run or more than one fits.

@@ -31,8 +31,8 @@ class CostTimePoint:
 def points(store: Path, run_id: str) -> tuple[CostTimePoint, ...]:
     """Returns the finished runs of the store in the world of `run_id`, whatever their policy and weights.
 
-    Of runs with the same policy, weights and checkpoint the newest is taken; what-ifs and unreadable runs are
-    left out.
+    Of runs with the same policy, weights and checkpoint the newest is taken, but always `run_id` itself;
+    other what-ifs in which two policies decided and unreadable runs are left out.
     """
     wanted = _world(from_payload(RunReader(run_index.folder(store, run_id)).header()))
     found: dict[tuple[str, tuple[float, ...], str | None], CostTimePoint] = {}
@@ -42,7 +42,8 @@ def points(store: Path, run_id: str) -> tuple[CostTimePoint, ...]:
             if not reader.manifests() or not reader.finished:
                 continue
             header = from_payload(reader.header())
-            if header.branch is not None or _world(header) != wanted:
+            two_policies = header.branch is not None and int(header.branch["decision"]) > 0
+            if (two_policies and other != run_id) or _world(header) != wanted:
                 continue
             kpis = of_events(reader.events())
         except TwinError:  # damaged: reported by the audit
@@ -51,6 +52,8 @@ def points(store: Path, run_id: str) -> tuple[CostTimePoint, ...]:
             chosen = header.world["scenario"].get("weights", {})
             weights = tuple(chosen[name] for name in WEIGHTS if name in chosen)
             key = (header.policy, weights, header.checkpoint)
+            if key in found and found[key].run_id == run_id:
+                continue
             found[key] = CostTimePoint(
                 other, header.policy, weights, kpis.time_per_token_s, kpis.usd_per_token
             )

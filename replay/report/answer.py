@@ -15,6 +15,7 @@ from replay.report.run_data import RunData
 
 if TYPE_CHECKING:  # only named here: comparing is the caller's work
     from replay.bench.comparison import Comparison
+    from replay.run.whatif import WhatIf
 
 RIVALS = ("static", "single", "mpc")
 """Policies that a run is held against: never moving, one site alone, look-ahead control."""
@@ -50,24 +51,28 @@ def runs_of_world(found: Sequence[CostTimePoint], result: "Comparison | None") -
 
 
 def answer(
-    run: RunData, run_id: str, kpis: Kpis, found: dict[str, PairedDifference], result: "Comparison | None"
-) -> Section:
-    """The sentence and its figures, one a card."""
+    run: RunData, run_id: str, kpis: Kpis, found: dict[str, PairedDifference], result: "Comparison | None",
+    parent: "WhatIf | None" = None,
+) -> Section:  # fmt: skip
+    """The sentence and its figures, one a card; of a what-if first the comparison with its parent."""
     policy = run.header["policy"]
     speed = f"{scaled(kpis.tokens_per_s)} tokens/s, MFU {percent(kpis.mfu)}"
     cards = [Card(scaled(kpis.time_per_token_s, 1e6, " µs"), "a token, moves and waits included", speed)]
-    cards += [_rival(name, policy, found.get(name), run) for name in RIVALS if name != policy]
+    if parent is not None:
+        cards.append(_against_parent(parent))
+    cards += [_rival(name, policy, found.get(name), run, run_id) for name in RIVALS if name != policy]
     regret = _regret(result, run_id)
     if regret is None:
-        cards.append(
-            Card("–", "of the clairvoyant bound: not computed", "", f"twin report {run_id} --compare")
-        )
+        cards.append(_no_bound(run, run_id))
     else:
         cards.append(
             Card(percent(1 - regret), "of the tokens of the clairvoyant bound", "it knows the future")
         )
     cards += _money(kpis)
-    return section("answer", "The answer", sentence=_sentence(run, kpis, found, regret), cards=cards)
+    sentence = _sentence(run, kpis, found, regret)
+    if parent is not None:
+        sentence = f"{_sentence_on_parent(parent)} {sentence}"
+    return section("answer", "The answer", sentence=sentence, cards=cards)
 
 
 def _money(kpis: Kpis) -> list[Card]:
@@ -87,10 +92,59 @@ def _money(kpis: Kpis) -> list[Card]:
     ]
 
 
-def _rival(name: str, policy: str, saved: PairedDifference | None, run: RunData) -> Card:
+def _no_bound(run: RunData, run_id: str) -> Card:
+    """The card of a bound that is not computed, with the command that computes it where there is one."""
+    scenario = run.header["scenario"]
+    if scenario.get("jobs") or scenario.get("arrivals") is not None:
+        return Card("–", "of the clairvoyant bound: none is known for several jobs")
+    if not run.finished or run.header.get("plan") is not None:
+        what = "not computed for a plan that is kept" if run.finished else "computed for finished runs"
+        return Card("–", f"of the clairvoyant bound: {what}", "", _resuming(run, run_id))
+    return Card("–", "of the clairvoyant bound: not computed", "", f"twin report {run_id} --compare")
+
+
+def _resuming(run: RunData, run_id: str) -> str:
+    """The command that finishes a run; nothing for a finished one and for a service."""
+    return "" if run.finished or run.header.get("live") else f"twin replay --resume {run_id}"
+
+
+def _time_saved(parent: "WhatIf") -> float | None:
+    """Share of the parent's time per token that a what-if saves."""
+    base, own = parent.base.time_per_token_s, parent.other.time_per_token_s
+    return None if base is None or own is None else 1 - own / base
+
+
+def _against_parent(parent: "WhatIf") -> Card:
+    """The time per token of a what-if against that of its parent."""
+    saved, tokens = _time_saved(parent), parent.verdicts[0]
+    interval = f"tokens gained, 95 % interval: {spread(tokens, 100.0, '+')} %" if tokens.estimated else ""
     if saved is None:
-        scenario = run.header["scenario"]["name"]
-        command = f"twin replay --policy {name} --scenario {scenario}"
+        return Card("–", "against its parent: one of the two trained nothing", interval)
+    if not (tokens.better or tokens.worse):
+        return Card(percent(saved, sign="+"), "time a token saved against its parent: no different", interval)
+    word, css = ("less", "good") if saved > 0 else ("more", "bad")
+    return Card(percent(abs(saved)), f"{word} time a token than its parent", interval, css=css)
+
+
+def _sentence_on_parent(parent: "WhatIf") -> str:
+    """What the change does, in words."""
+    saved, tokens = _time_saved(parent), parent.verdicts[0]
+    if saved is None:
+        return "One of this run and its parent trained nothing."
+    if not (tokens.better or tokens.worse):
+        if abs(saved) < 5e-4:
+            return "The change makes no difference."
+        return f"The change makes no difference beyond chance: {percent(saved, sign='+')} time a token saved."
+    if saved < 0:
+        return f"The change costs {percent(-saved)} more time a token than in its parent."
+    return f"The change saves {percent(saved)} of the time a token in its parent."
+
+
+def _rival(name: str, policy: str, saved: PairedDifference | None, run: RunData, run_id: str) -> Card:
+    if saved is None:
+        command = _resuming(run, run_id)
+        if run.finished:  # the same world, whatever window, links and seed it has
+            command = f"twin replay --run {run_id} --policy {name}"
         return Card("–", f"against {name}: no finished run of it in this world", "", command)
     interval = f"saved, 95 % interval: {spread(saved, 100.0, '+')} %" if saved.estimated else ""
     if not (saved.better or saved.worse):

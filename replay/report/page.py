@@ -18,15 +18,17 @@ from replay.report import (
     provenance,
     queue_page,
     run_comparison,
+    several_queues,
     time_breakdown,
     topology,
     training_curves,
 )
 from replay.report.drawing.section import document
 from replay.report.run_data import fold_run
+from replay.run import whatif
 from replay.store import run_index
 from replay.store.layout import REPORTS
-from replay.store.run_header import NO_WORLD, QUEUE
+from replay.store.run_header import NO_WORLD, QUEUE, from_payload
 
 if TYPE_CHECKING:  # only named here: comparing is the caller's work
     from replay.bench.comparison import Comparison
@@ -63,21 +65,27 @@ def render(
     if reader.header()["policy"] == QUEUE:  # raises where nothing is stored
         if comparison is not None or versus is not None:
             raise UsageError(f"{run_id}: {NO_WORLD}")
-        return queue_page.render(store, run_id)
+        return queue_page.render(store, run_id, several_queues.beside_parent(store, run_id))
     if reader.header()["policy"] == run_index.BENCH and comparison is None and versus is None:
         return bench_page.render(store, run_id)
     run, kpis = fold_run(reader.events())
+    header, branch, parent = from_payload(reader.header()), None, None
+    if header.branch is not None:
+        parent = whatif.beside_parent(store, run_id)
+        changed = whatif.changes(header, whatif.parent_of(store, header))
+        branch = identity.Branch(str(header.branch["run"]), parent is not None, changed)
+        versus = versus or parent
     readings = cost_model.readings(store, reader, len(run.decisions))
     points = cost_time_points.points(store, run_id)
     savings = answer.savings(store, run_id, run, answer.runs_of_world(points, comparison))
     parts = (
-        identity.head(run, run_id),
-        answer.answer(run, run_id, kpis, savings, comparison) if run.is_replay else None,
+        identity.head(run, run_id, branch),
+        answer.answer(run, run_id, kpis, savings, comparison, parent) if run.is_replay else None,
         topology.topology(run),
         charts.plan_over_time(run),
         *training_curves.curves(run),
         run_comparison.policies(comparison, run_id, kpi_table.saved(store, comparison)),
-        run_comparison.versus(versus, run.domains, run.origin_s),
+        run_comparison.versus(versus, run.domains, run.origin_s, parent=versus is parent),
         run_comparison.front(points, run_id, _bound(comparison)),
         charts.iterations(run),
         time_breakdown.time_spent(run, readings),
@@ -91,7 +99,8 @@ def render(
         provenance.scenario(run, run_id),
         identity.verification(run, run_id, reader.digest(), reader.chain_head()),
     )
-    return document(run_id, parts, run.origin_s)
+    title = run_id if branch is None else f"{branch.title(run.header['scenario']['name'])} ({run_id})"
+    return document(title, parts, run.origin_s)
 
 
 def _bound(comparison: "Comparison | None") -> tuple[float, float] | None:

@@ -1,10 +1,12 @@
 """The page about a queue run: queue and used processors over time, waits by user and by size."""
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
 
+from ingest.core.errors import TwinError
 from ingest.core.units import NS_PER_S
 from replay.log.run_log import RunReader
 from replay.logqueue.logged_run import LoggedQueue, load, used_processors
@@ -13,6 +15,7 @@ from replay.report.drawing.formatting import percent, plain, time_unit
 from replay.report.drawing.plot import LiveChart, variable
 from replay.report.drawing.section import Section, chart_section, document, section
 from replay.store import run_index
+from replay.store.run_header import QUEUE
 from twin.nodes.metrics import (
     availability,
     fragmentation_over_time,
@@ -31,21 +34,35 @@ USERS = 15
 WAITS = ("jobs", "mean wait, h", "95 % wait less, h", "bounded slowdown", "processor h")
 
 
-def render(store: Path, run_id: str) -> str:
-    """Returns the page as one HTML document."""
+def render(store: Path, run_id: str, beside_parent: Sequence[Section] = ()) -> str:
+    """Returns the page as one HTML document; of a what-if with its comparison with the run before it."""
     run = load(store, run_id)
     reader = RunReader(run_index.folder(store, run_id))
-    parts = (_head(run), _answer(run), _over_time(run), _nodes(run), _by_size(run),
+    heading = _heading(store, run)
+    parts = (_head(run, heading), *beside_parent, _answer(run), _over_time(run), _nodes(run), _by_size(run),
              _by_user(run),             _verification(run, reader))  # fmt: skip
-    return document(run_id, parts, None)
+    title = run_id if run.header.branch is None else f"{heading} ({run_id})"
+    return document(title, parts, None)
 
 
-def _head(run: LoggedQueue) -> Section:
+def _heading(store: Path, run: LoggedQueue) -> str:
+    """The title: scenario and scheduler; of a what-if also the scheduler that this one is in place of."""
+    name, scheduler = run.header.world["scenario"]["name"], run.choices.policy
+    if run.header.branch is None:
+        return f"{name} under {scheduler}"
+    with suppress(TwinError):  # the parent may have been removed
+        parent = RunReader(run_index.folder(store, str(run.header.branch["run"]))).header()
+        scheduler = f"{scheduler} in place of {parent['scenario'][QUEUE]['policy']}"
+    return f"What if in {name}: scheduler {scheduler}"
+
+
+def _head(run: LoggedQueue, heading: str) -> Section:
     done, chosen = run.schedule, run.choices
     span_s = int(done.end_ns.max() - done.jobs.submit_ns.min()) / NS_PER_S
     scale, unit = time_unit(span_s)
     return section(
-        "queue_head", heading=f"{run.header.world['scenario']['name']} under {chosen.policy}",
+        "queue_head", heading=heading, parent=(run.header.branch or {}).get("run", ""),
+        policy=chosen.policy,
         jobs=f"{len(done.jobs):,}", log=chosen.log, processors=f"{done.processors:,}",
         length=f"{span_s / scale:.3g} {unit}", prediction=chosen.prediction, rules=chosen.rules,
         left_out=len(run.left_out), run_id=run.run_id, unit=run.unit, placement=chosen.placement,

@@ -85,18 +85,24 @@ def _bound(result: "Comparison", columns: int) -> list[str]:
     ]
 
 
-def versus(found: "WhatIf | None", domains: Sequence[str], origin_s: float = 0.0) -> Section | None:
+def versus(
+    found: "WhatIf | None", domains: Sequence[str], origin_s: float = 0.0, *, parent: bool = False
+) -> Section | None:
     """This run and another one: figures, differences, intervals, and the decision where their plans part;
-    `origin_s`: begin of the run, seconds since 1970."""
+    `origin_s`: begin of the run, seconds since 1970. `parent`: the other is the one that this what-if
+    branches off."""
     if found is None:
         return None
+    policy, base_policy = found.policy, found.base_policy
+    if parent:
+        policy, base_policy = f"this run ({policy})", f"its parent ({base_policy})"
     base, other = found.base.to_json(), found.other.to_json()
     split = found.divergence
     return section(
         "versus",
-        f"{found.policy} beside {found.base_policy}",
-        policy=found.policy,
-        base_policy=found.base_policy,
+        "Compared with its parent" if parent else f"{policy} beside {base_policy}",
+        policy=policy,
+        base_policy=base_policy,
         split=split,
         split_at=split and date(origin_s + split.at_s, seconds=True),
         plans=split and [text or "no plan" for text in (split.base, split.other)],

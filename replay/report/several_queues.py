@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from ingest.core.errors import TwinError
 from ingest.core.units import NS_PER_S
 from replay.log.run_log import RunReader
 from replay.logqueue.schedulers import ComparedQueue, ComparedQueues, compare
@@ -78,6 +79,19 @@ def render(store: Path, run_ids: Sequence[str]) -> str:
         _checks(store, found),
     )
     return document(f"{len(run_ids)} schedulers side by side", parts, None)
+
+
+def beside_parent(store: Path, run_id: str) -> tuple[Section, ...]:
+    """Returns the comparison of a what-if of a queue with its parent; nothing for another run, or where the
+    parent is not in the store any more."""
+    branch = RunReader(run_index.folder(store, run_id)).header().get("branch")
+    if branch is None:
+        return ()
+    try:
+        found = compare(store, [str(branch["run"]), run_id])
+    except TwinError:
+        return ()
+    return answer(found, "Compared with its parent"), figures(found, "Key figures of both")
 
 
 def _head(found: ComparedQueues) -> Section:

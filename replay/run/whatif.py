@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from ingest.core.durable import DISK
-from ingest.core.errors import InputError, UsageError
+from ingest.core.errors import InputError, TwinError, UsageError
 from ingest.core.progress import SILENT, Progress
 from ingest.core.units import NS_PER_S
 from replay.log.events import Event, canonical
@@ -25,7 +25,7 @@ from replay.run import branching, runner
 from replay.store import run_index
 from replay.store.decision_codec import plan_from_json, plan_to_json
 from replay.store.event_sinks import LogSink
-from replay.store.run_header import from_payload, unfinished
+from replay.store.run_header import Header, from_payload, unfinished
 from replay.store.run_kind import require_plans
 from twin.core.plan_text import plan_text, with_names
 from twin.settings.disturbances import LinkChange
@@ -155,6 +155,58 @@ def what_if(
     found = paired(run_id, base, name, other, end_ns)
     modelling = tuple(perturbation.describe_change(change, end_ns) for change in links)
     return replace(found, from_decision=from_decision, until_s=until_s, notes=(*modelling, *notes))
+
+
+def parent_of(store: Path, header: Header) -> Header | None:
+    """Returns the header of the run that a what-if branches off; None where that run cannot be read."""
+    assert header.branch is not None, "a what-if"
+    try:
+        return from_payload(RunReader(run_index.folder(store, str(header.branch["run"]))).header())
+    except TwinError:
+        return None
+
+
+def changes(header: Header, parent: Header | None) -> tuple[str, ...]:
+    """Returns what a what-if changes against its parent, in words: policy, checkpoint, the decision from
+    which on, links, end. Without a header of the parent all changed links are named."""
+    assert header.branch is not None, "a what-if"
+    found = []
+    if parent is None:
+        found.append(f"policy {header.policy}")
+    elif parent.policy != header.policy:
+        found.append(f"policy {header.policy} in place of {parent.policy}")
+    elif parent.checkpoint != header.checkpoint and header.checkpoint is not None:
+        found.append(f"checkpoint {header.checkpoint[:8]} in place of {(parent.checkpoint or 'none')[:8]}")
+    if decision := int(header.branch["decision"]):
+        found.append(f"from decision {decision} on")
+    before = () if parent is None else parent.scenario().link_changes
+    for change in header.scenario().link_changes[len(before) :]:
+        found.append(perturbation.describe_change(change).removeprefix("what if "))
+    if "window_ns" in header.branch and (parent is None or parent.world["end_ns"] != header.world["end_ns"]):
+        found.append(f"up to {int(header.world['end_ns']) / NS_PER_S:g} s")
+    return tuple(found)
+
+
+def beside_parent(store: Path, run_id: str, progress: Progress = SILENT) -> WhatIf | None:
+    """Compares a finished what-if with the run that it branches off, up to the end of the what-if; None where
+    that run is not in the store any more, is not finished, or cannot be computed again to an earlier end."""
+    reader = RunReader(run_index.folder(store, run_id))
+    header = from_payload(reader.header())
+    if header.branch is None or not reader.finished:
+        return None
+    base_run, end_ns = str(header.branch["run"]), int(header.world["end_ns"])
+    try:
+        stored = RunReader(run_index.folder(store, base_run))
+        base_header = from_payload(stored.header())
+        if not stored.finished:
+            return None
+        base = list(stored.events())
+        if int(base_header.world["end_ns"]) != end_ns:
+            base = branching.truncated(store, base_header, base, end_ns, progress)
+    except TwinError:
+        return None
+    found = paired(base_run, base, run_id, list(reader.events()), end_ns)
+    return replace(found, from_decision=int(header.branch["decision"]))
 
 
 def pair(store: Path, base_run: str, run_id: str) -> WhatIf:

@@ -39,11 +39,14 @@ def test_every_command_says_it_in_words_and_in_json(store: Path) -> None:
         assert json.loads(made.stdout)["schema"] == schema
 
 
-def test_the_latest_run_to_replay_is_no_what_if(store: Path) -> None:
-    (base,) = run_index.all_ids(store)
-    for links in (["--link", "d0 <> d1 = 0.5"], ["--link", "d0 <> d1 = 0.25"]):
-        made = json.loads(twin(store, "replay", "--run", "latest", *links, "--json").stdout)
-        assert made["base_run"] == base and made["base_links"] == []
+def test_the_latest_run_to_replay_is_the_newest_and_is_named(store: Path) -> None:
+    (newest,) = run_index.all_ids(store)
+    for kind, links in (("a replay", "d0 <> d1 = 0.5"), ("a what-if", "d0 <> d1 = 0.25")):
+        done = twin(store, "replay", "--run", "latest", "--link", links, "--json")
+        made = json.loads(done.stdout)
+        assert made["base_run"] == newest and f"latest is {newest}, {kind}" in done.stderr
+        newest = made["run"]
+    assert len(made["base_links"]) == 1
     assert "what if of" in twin(store, "status").output
 
 

@@ -1,5 +1,6 @@
 """Every command that takes a run, with a run of every kind: an answer, or plainly why there is none."""
 
+import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -147,3 +148,55 @@ def test_the_list_shows_the_figures_of_each_kind(copy: tuple[Path, dict[str, str
     assert "us/token" not in records and found["training"] in records
     few = call(store, "runs", "--where", "scheduler = 'easy' and avg_wait_s > 60", "--json").json["runs"]
     assert found["queue on a pool"] in {row["run"] for row in few}
+
+
+WHAT_IFS = {
+    "what-if of a policy": "policy greedy in place of static",
+    "what-if of links": "d0 &lt;&gt; *: bandwidth x 0.1",
+    "what-if from a decision": "policy greedy in place of static, from decision 3 on",
+    "what-if until a time": "policy greedy in place of static, up to 300 s",
+    "what-if of a what-if": "policy single in place of greedy",
+}
+"""What the title of the page of each says."""
+
+
+@pytest.mark.parametrize("kind", WHAT_IFS)
+def test_the_page_of_a_what_if_says_what_was_changed_and_its_commands_fill_its_cards(
+    copy: tuple[Path, dict[str, str]], call: Call, kind: str
+) -> None:
+    store, found = copy
+    page = Path(call(store, "report", found[kind], "--json").json["path"])
+    text = page.read_text(encoding="utf-8")
+    assert f"<h1>What if in toy-3: {WHAT_IFS[kind]}</h1>" in text
+    assert f"<title>What if in toy-3: {WHAT_IFS[kind]} ({found[kind]})</title>" in text
+    parent = found["what-if of a policy" if kind == "what-if of a what-if" else "replay"]
+    assert f'<b>A what-if</b> of <span class="mono">{parent}</span>. Changed: ' in text
+    assert "Compared with its parent</h2>" in text and "its parent (" in text
+    sentence = text[text.index('<p class="sentence">') :][:200]
+    assert "The change " in sentence
+    commands = re.findall(r"<code>twin (.*?)</code>", text)
+    assert commands[-1] == f"report {found[kind]} --compare"
+    for words in commands:
+        done = call(store, *words.split())
+        assert done.code == 0, done.err
+    assert "<code>" not in page.read_text(encoding="utf-8"), "every card is filled"
+
+
+def test_the_page_of_a_what_if_of_a_queue_compares_it_with_its_parent(
+    copy: tuple[Path, dict[str, str]], call: Call
+) -> None:
+    store, found = copy
+    run = found["what-if of a queue"]
+    text = Path(call(store, "report", run, "--json").json["path"]).read_text(encoding="utf-8")
+    assert "<h1>What if in queue: scheduler easy-sjbf in place of easy</h1>" in text
+    assert found["queue on a pool"] in text and "Compared with its parent</h2>" in text
+    assert "under easy (" in text or "under easy-sjbf (" in text
+
+
+def test_a_what_if_whose_parent_was_removed_says_so(copy: tuple[Path, dict[str, str]], call: Call) -> None:
+    store, found = copy
+    call(store, "rm", found["replay"], found["queue on a pool"], "--yes")
+    text = Path(call(store, "report", found["what-if of links"], "--json").json["path"]).read_text("utf-8")
+    assert "That run is not in this store, or not finished" in text and "What if in toy-3: " in text
+    queue = Path(call(store, "report", found["what-if of a queue"], "--json").json["path"]).read_text("utf-8")
+    assert "What if in queue: scheduler easy-sjbf" in queue and "Compared with its parent" not in queue

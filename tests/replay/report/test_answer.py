@@ -75,7 +75,7 @@ def test_the_sentence_counts_only_differences_that_are_there(log: Path, run: Run
     assert "twin report made-up --compare" in text  # the bound is not computed
     even = html(answer.answer(run, "r", kpis, {"static": PairedDifference("saved", 0.01, -0.1, 0.1)}, None))
     assert "as much as static" in even and "no different" in even
-    assert "twin replay --policy single --scenario made-up" in even  # what is missing, and how to get it
+    assert "twin replay --run r --policy single" in even  # what is missing, and how to get it
 
 
 def test_the_picture_colours_a_link_by_the_share_of_its_bandwidth_that_was_sent(run: RunData) -> None:

@@ -331,9 +331,11 @@ def test_points_are_runs_of_this_world_with_any_weights(
     cheap = toy_scenario(weights={"efficiency": 0.0, "utilisation": 0.0, "cost": 1.0})
     other = runner.run(tmp_path, policy="mpc", scenario=cheap)
     toy_run(tmp_path, "mpc", seed=9)  # another world
-    whatif.what_if(tmp_path, base.run_id, "static")  # a what-if is no run of its own
+    first = whatif.what_if(tmp_path, base.run_id, "static").run_id  # another policy in this world
+    later = whatif.what_if(tmp_path, base.run_id, "greedy", from_decision=2).run_id  # two policies decided
     found = points(tmp_path, base.run_id)
-    assert {p.run_id for p in found} == {base.run_id, other.run_id}
+    assert {p.run_id for p in found} == {base.run_id, other.run_id, first}
+    assert later in {p.run_id for p in points(tmp_path, later)}, "but its own page shows it"
     text = report.render(tmp_path, base.run_id)
     assert re.search(r"mpc \(0/0/1\)", text)
 
