@@ -107,7 +107,7 @@ def of_comparison(store: Path, world: BenchWorld, compared: Comparison) -> Scena
 def single(store: Path, world: BenchWorld, compared: Comparison) -> Bench:
     """Returns the comparison in one world as the result of a benchmark."""
     result = of_comparison(store, world, compared)
-    return Bench(result.policies, 1, world.window, (result,), ())
+    return Bench(result.policies, 1, str(world.window), (result,), ())
 
 
 def _check(policies: Sequence[str], scenarios: Sequence[Scenario], seeds: int) -> None:

@@ -41,7 +41,7 @@ class Page:
             self.send(f"{domain}.enable")
 
     def open(self, address: str, *, width: int = 1440, height: int = 900, before: str = "") -> None:
-        """Goes to an address in a window of this size; the script `before` runs ahead of those of the page."""
+        """Go to an address in a window of this size; `before` is a script that runs ahead of the page's."""
         size = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False}
         self.send("Emulation.setDeviceMetricsOverride", size)
         if before:
