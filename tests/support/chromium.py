@@ -41,7 +41,7 @@ class Page:
             self.send(f"{domain}.enable")
 
     def open(self, address: str, *, width: int = 1440, height: int = 900, before: str = "") -> None:
-        """Goes to an address in a window of this size; the script `before` runs ahead of those of the page."""
+        """Goes to an address in a window of this size; the script `before` runs ahead of its own."""
         size = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False}
         self.send("Emulation.setDeviceMetricsOverride", size)
         if before:
