@@ -11,7 +11,7 @@ const AROUND = 3; // the past is shown for so many times the longest horizon, un
 // Columns: time, samples, forecast, ends of the 80 % and the 95 % interval.
 const columns = kept((samples, link, at, whole) => {
   const reach = AROUND * link.horizons[link.horizons.length - 1];
-  const past = samples.filter((one) => one.at < at && (whole || at - one.at < reach)), empty = (rows) => rows.map(() => null);
+  const past = samples.filter((one) => one.at <= at && (whole || at - one.at < reach)), empty = (rows) => rows.map(() => null);
   const future = link.horizons.map((seconds) => at + seconds);
   const join = (values) => [...empty(past), ...values];
   return [[...past.map((one) => one.at), ...future], [...past.map((one) => one.bandwidth_bps), ...empty(future)],
