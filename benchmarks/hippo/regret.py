@@ -8,7 +8,7 @@ A scenario is a name, or `name@dataset`. A cell is one scenario and seed: Hi-PPO
 of that seed over the test window, and the clairvoyant bound is taken over all plans that they used. Progress
 counts the iteration under way by its share. `run` keeps one JSON file a cell and skips what is there, so it
 can be interrupted and taken up another day, and several processes can share the scenarios; `page` writes the
-tables from the files, and that of the README. With `--as-it-ships` nothing is trained, and Hi-PPO has the
+tables from the files. With `--as-it-ships` nothing is trained, and Hi-PPO has the
 weights that ship: for sets on which a training takes hours.
 """
 
@@ -35,7 +35,6 @@ from benchmarks.hippo.regret_page import (
     Json,
     cells,
     page,
-    readme,
 )
 from benchmarks.played import Played, played
 from ingest.core import durable
@@ -54,7 +53,7 @@ from twin.scenario.prepare import PreparedScenario, Window, prepare
 ROOT = Path(__file__).parents[2]
 KEPT = ROOT / "docs" / "measured" / "cells" / "regret"
 """Committed, so that cells of several days and machines add up."""
-PAGE, README = ROOT / "docs" / "measured" / "regret.md", ROOT / "README.md"
+PAGE = ROOT / "docs" / "measured" / "regret.md"
 
 
 def learned(own: Path | None) -> dict[str, Callable[[], Policy]]:
@@ -158,10 +157,7 @@ def main() -> None:
     if options.what == "run":
         run(options)
     else:
-        found = cells(options.folder)
-        durable.replace(options.out, page(found).encode())
-        if options.out == PAGE:
-            durable.replace(README, readme(README.read_text(encoding="utf-8"), found).encode())
+        durable.replace(options.out, page(cells(options.folder)).encode())
 
 
 if __name__ == "__main__":

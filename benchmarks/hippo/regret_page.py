@@ -1,4 +1,4 @@
-"""The tables of regret: the page docs/measured/regret.md, and the table that the README has from it."""
+"""The tables of regret: the page docs/measured/regret.md."""
 
 import json
 from collections.abc import Iterator
@@ -34,11 +34,8 @@ BEFORE = {
 }  # fmt: skip
 """Regret of hippo and mpc before, per cent: docs/measured/results.md, sources b1df0f92bf1d."""
 Json = dict[str, Any]
-BEGIN = "<!-- written by `python -m benchmarks.hippo.regret page` -->"
-END = "<!-- until here -->"
-"""What stands around the table of the README."""
 _RECIPES = ("greedy", "dtfm", "sailor")
-"""Planners of others, of which the README names the best."""
+"""Published planners, of which the first table names the best."""
 
 
 def cells(folder: Path) -> dict[str, list[Json]]:
@@ -91,13 +88,6 @@ def table(header: tuple[str, ...], rows: Iterator[tuple[str, ...]]) -> str:
     """Returns a Markdown table."""
     lines = [header, ("---", *["---:"] * (len(header) - 1)), *rows]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
-
-
-def readme(text: str, found: dict[str, list[Json]]) -> str:
-    """Returns the README with the table of regrets between its two marks."""
-    before, rest = text.split(BEGIN)
-    _, after = rest.split(END)
-    return f"{before}{BEGIN}\n{headline(found)}\n{END}{after}"
 
 
 def headline(found: dict[str, list[Json]]) -> str:
@@ -178,6 +168,11 @@ nothing was trained: Hi-PPO has the weights that ship.
 {headline(found)}
 
 Mean regrets, per cent. *Best of other planners*: of {", ".join(f"`{name}`" for name in _RECIPES)}.
+
+*history* keeps the plan that was best over the links' past, with its relays and warm-up adjusted; *mpc* searches again as links
+change; *hippo* lets the twin verify the network's proposals. To know the links' past is worth most, to plan again little more,
+and greedy moves lose. With an untrained network Hi-PPO reaches the same: what the network learns adds nothing to the search,
+though alone it is far ahead of fixed plans.
 
 ## Regret, per cent of the clairvoyant bound
 

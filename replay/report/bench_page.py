@@ -17,7 +17,7 @@ from replay.report.identity import facts_of
 from replay.store import run_index
 
 Json = dict[str, Any]
-LESS_IS_BETTER = ("time", "usd", "regret")
+LESS_IS_BETTER = ("time", "usd", "egress", "regret")
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,15 +101,24 @@ def _by_time(one: BenchPolicy) -> tuple[bool, float, str]:
 def _answer(found: Sequence[BenchPolicy], compared: Sequence[Json], worlds: int) -> Section:
     columns: list[tuple[str, list[float | None], Any]] = [
         ("time", [one.seconds_per_token for one in found], lambda v: scaled(v, 1e6)),
-        ("utilisation", [one.mean("utilisation") for one in found], percent),
-        ("usd", [one.mean("usd_per_token") for one in found], lambda v: scaled(v, 1e9)),
+        ("speed", [one.mean("tokens_per_s") for one in found], scaled),
+        ("mfu", [one.mean("mfu") for one in found], percent),
+        ("usd", [one.mean("total_usd_per_token") for one in found], lambda v: scaled(v, 1e9)),
+        ("egress", [one.mean("usd_per_token") for one in found], lambda v: scaled(v, 1e9)),
         ("moves", [one.mean("moves") for one in found], scaled),
         ("regret", [one.regret for one in found], percent),
     ]
     if all(value is None for value in columns[-1][1]):
         columns.pop()
-    titles = {"time": "µs/token", "utilisation": "utilisation", "usd": "egress, USD per 10⁹ tokens",
-              "moves": "moves", "regret": "regret"}  # fmt: skip
+    titles = {
+        "time": "µs/token",
+        "speed": "tokens/s",
+        "mfu": "MFU",
+        "usd": "USD per 10⁹ tokens",
+        "egress": "of it egress",
+        "moves": "moves",
+        "regret": "regret",
+    }
     rows = [
         (one.name, [(text(values[k]), k in _best(name, values)) for name, values, text in columns],
          ", ".join(one.runs))
@@ -137,9 +146,13 @@ def _sentence(found: Sequence[BenchPolicy], compared: Sequence[Json], worlds: in
     first = ran[0]
     assert first.seconds_per_token is not None
     in_worlds = "" if worlds == 1 else f", mean over {worlds} worlds"
-    text = f"{first.name} needs the least time: {plain(first.seconds_per_token * 1e6)} µs a token{in_worlds}"
+    equal = [one for one in ran if one.seconds_per_token == first.seconds_per_token]
+    names = " and ".join(filter(None, (", ".join(one.name for one in equal[:-1]), equal[-1].name)))
+    need = "needs" if len(equal) == 1 else "need"
+    text = f"{names} {need} the least time: {plain(first.seconds_per_token * 1e6)} µs a token{in_worlds}"
     parts = []
-    for other in {one.name: one for one in (ran[1:2] + ran[-1:]) if one is not first}.values():
+    slower = ran[len(equal) :]
+    for other in {one.name: one for one in (slower[:1] + slower[-1:])}.values():
         assert other.seconds_per_token is not None
         less = percent(1 - first.seconds_per_token / other.seconds_per_token)
         parts.append(f"{less} less than {other.name}{_interval(first.name, other.name, compared)}")

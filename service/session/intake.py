@@ -67,6 +67,10 @@ class Intake:
             raise QuarantinedError(set_aside(reason))
         return None if known is None else {**known, "duplicate": True}
 
+    def knows(self, key: str) -> bool:
+        """Return True if a batch of this key was answered or set aside."""
+        return key in self._answers
+
     def last_key(self, client: str) -> str | None:
         """Returns the key of the last batch that came from a client; None where none did."""
         return self._last_keys.get(client)

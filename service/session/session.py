@@ -235,7 +235,7 @@ class Session(SessionRequests):
     def _watched(self, reported: ReportedTime | None) -> Iterator[Fact]:
         """Yields what is to be logged of the clock; a batch that was here before says nothing about it."""
         assert self._clock is not None
-        known = reported is not None and self.intake.answer(reported.key) is not None
+        known = reported is not None and self.intake.knows(reported.key)
         return self.clock_watch.facts(self._clock, None if known else reported)
 
     def _play(self) -> bool:

@@ -292,7 +292,7 @@ def test_a_page_that_is_no_page_of_metrics_is_said(
 def test_a_pipe_is_no_file_to_follow_and_holds_nothing_up(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "links.ndjson")
     source = FollowedFile(tmp_path / "links.ndjson")
-    source.go_on(None, 0)
+    source.go_on(None, 0, time.time_ns)
     with pytest.raises(InputError, match="no regular file; only such a file can be followed"):
         source.fetch()
 

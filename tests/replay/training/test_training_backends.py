@@ -205,5 +205,5 @@ def test_what_is_graded_on_teaches_nothing(tmp_path: Path, monkeypatch: pytest.M
 def test_demonstrations_need_finished_runs_with_decisions(trained: tuple[Path, TrainingResult]) -> None:
     store, done = trained
     assert done.run_id is not None
-    with pytest.raises(InputError, match="decisions"):
+    with pytest.raises(UsageError, match="the record of a training"):
         logged(store, [done.run_id], toy_setup())
