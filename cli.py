@@ -48,7 +48,10 @@ COMMANDS = {
     "report": ("inspecting", "Write one self-contained HTML page about a run, or several overlaid."),
     "trace": ("inspecting", "Write a window of a run as a Chrome trace."),
     "runs": ("runs", "List runs with their key figures, tags and notes."),
-    "compare": ("runs", "Compare runs side by side: policies with paired differences, or schedulers of a queue."),
+    "compare": (
+        "runs",
+        "Compare runs side by side: policies with paired differences, or schedulers of a queue.",
+    ),
     "tag": ("runs", "Give a run tags, or take them away; without TAG, show what it has."),
     "note": ("runs", "Write a note to a run, which replaces the one before; without TEXT, show it."),
     "rm": ("runs", "Remove runs for good: log, record of its end, labels, signature, cached rows."),

@@ -69,7 +69,7 @@ def test_every_block_of_commands_runs(
 
 
 def is_shown(line: str, printed: list[str]) -> bool:
-    """Return True if a printed line is this one; `...` stands for anything, widths of columns do not count."""
+    """Return True if a printed line is this one; `...` stands for anything, widths do not count."""
     pattern = ".*".join(re.escape(" ".join(part.split())) for part in line.split("..."))
     pattern = pattern.replace(r"\ .*", ".*").replace(r".*\ ", ".*")
     return any(re.fullmatch(pattern, " ".join(text.split())) for text in printed)

@@ -142,7 +142,9 @@ def test_a_case_in_one_place_has_no_boundaries_to_show(shown: Shown) -> None:
 
 
 def compared(bound: Any, *problems: str) -> Any:
-    rows = [Found(policy=f"p{k}", problem=problem, kpis=None, run_id=None) for k, problem in enumerate(problems)]
+    rows = [
+        Found(policy=f"p{k}", problem=problem, kpis=None, run_id=None) for k, problem in enumerate(problems)
+    ]
     return Found(
         weights=ObjectiveWeights(),
         scenario="s",

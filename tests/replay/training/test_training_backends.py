@@ -18,7 +18,7 @@ from click.testing import CliRunner
 import cli
 from commands.show.console import Console
 from commands.show.live_training import UpdateLines, sparkline
-from ingest.core.errors import InputError, UsageError
+from ingest.core.errors import UsageError
 from policy.hippo.env.training_task import prepare_task
 from policy.hippo.networks.hippo_config import HiPpoConfig, shipped
 from policy.hippo.training import ray_workers, rollout_workers
