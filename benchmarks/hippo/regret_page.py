@@ -169,10 +169,11 @@ nothing was trained: Hi-PPO has the weights that ship.
 
 Mean regrets, per cent. *Best of other planners*: of {", ".join(f"`{name}`" for name in _RECIPES)}.
 
-*history* keeps the plan that was best over the links' past, with its relays and warm-up adjusted; *mpc* searches
-again as links change; *hippo* lets the twin verify the network's proposals. To know the links' past is worth
-most, to plan again little more, and greedy moves lose. With an untrained network Hi-PPO reaches the same: what
-the network learns adds nothing to the search, though alone it is far ahead of fixed plans.
+*history* keeps the plan that was best over the links' past, with its relays and warm-up adjusted; *mpc*
+searches again as links change; *hippo* lets the twin verify the network's proposals. To know the links'
+past is worth most, to plan again little more, and greedy moves lose. With an untrained network Hi-PPO
+reaches the same: what the network learns adds nothing to the search, though alone it is far ahead of
+fixed plans.
 
 ## Regret, per cent of the clairvoyant bound
 
