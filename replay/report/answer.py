@@ -118,7 +118,9 @@ def _sentence_on_parent(parent: "WhatIf") -> str:
     if saved is None:
         return "One of this run and its parent trained nothing."
     if not (tokens.better or tokens.worse):
-        return f"The change makes no difference: {percent(saved, sign='+')} time a token saved."
+        if abs(saved) < 5e-4:
+            return "The change makes no difference."
+        return f"The change makes no difference beyond chance: {percent(saved, sign='+')} time a token saved."
     if saved < 0:
         return f"The change costs {percent(-saved)} more time a token than in its parent."
     return f"The change saves {percent(saved)} of the time a token in its parent."
