@@ -76,6 +76,11 @@ def _figures(kpis: "Kpis") -> list[tuple[str, str]]:
     ]
 
 
+def _regret_kept(regret: float | None) -> str:
+    """Return the regret against the best plan that is never left; "-" for a run that moved and beat it."""
+    return percent(None if regret is not None and regret < 0 else regret)
+
+
 def comparison(console: Console, result: "Comparison", records: Sequence[str] = ()) -> None:
     """Prints the policies of one world, then the bound, the runs, and the run that is the record of the
     benchmark."""
@@ -120,7 +125,7 @@ def _compared(row: "ComparisonRow") -> tuple[str, ...]:
         percent(row.reduction_vs_static), percent(row.reduction_vs_single), percent(kpis.utilisation),
         percent(kpis.mfu), total_per_billion(kpis.total_usd_per_token, partial=bool(kpis.unpriced)),
         per_billion(kpis.usd_per_token),
-        percent(row.regret), percent(row.regret_kept), str(kpis.decisions), str(kpis.moves),
+        percent(row.regret), _regret_kept(row.regret_kept), str(kpis.decisions), str(kpis.moves),
         milliseconds(kpis.decision_p50_s), milliseconds(kpis.decision_p99_s),
     )  # fmt: skip
 
@@ -134,7 +139,7 @@ def _bounded(result: "Comparison") -> tuple[str, ...]:
     return (
         name, per_token(result.wall_s / bound.tokens), rate(bound.tokens / result.wall_s), "-", "-",
         percent(bound.utilisation), "-", "-", per_billion(bound.egress_usd / bound.tokens), percent(0.0),
-        percent(bound.regret_kept(bound.tokens)), "-",
+        _regret_kept(bound.regret_kept(bound.tokens)), "-",
         str(max(0, len(bound.timeline) - 1)), "-", "-",
     )  # fmt: skip
 
