@@ -29,10 +29,14 @@ class Sink(Protocol):
 
 
 class LogSink:
-    """Writes a new log, made at the first decision, so that a run that cannot start leaves nothing."""
+    """Writes a new log, made at the first decision, so that a run that cannot start leaves nothing.
 
-    def __init__(self, run_dir: Path) -> None:
-        self._run_dir = run_dir
+    With `begins_at_flush` it is made at the first flush, too: a service acknowledges what clients send when it
+    has flushed, and a run whose jobs have all ended takes observations and makes no decision.
+    """
+
+    def __init__(self, run_dir: Path, *, begins_at_flush: bool = False) -> None:
+        self._run_dir, self._begins_at_flush = run_dir, begins_at_flush
         self._buffered: list[tuple[int, str, Json, str, Json | None]] = []
         self._writer: RunWriter | None = None
 
@@ -61,11 +65,15 @@ class LogSink:
 
     def finish(self, totals: Json, *, sim_ns: int | None = None, wall: Json | None = None) -> Totals:
         """Ends the log."""
+        if self._writer is None and self._begins_at_flush:
+            self._begin()
         assert self._writer is not None, "a world ends only after its first decision"
         return self._writer.finish(totals, sim_ns=sim_ns, wall=wall)
 
     def flush(self) -> None:
-        """Makes the events so far durable; none is stored before the first decision."""
+        """Make the events so far durable, if the log has begun or begins here."""
+        if self._writer is None and self._begins_at_flush and self._buffered:
+            self._begin()
         if self._writer is not None:
             self._writer.flush()
 

@@ -247,7 +247,9 @@ class Session(SessionRequests):
             self.header, self.setup, lambda: runner.load_policy(self.store, self.header), script=script
         )
         self.context, self.by_job = prepared.context, prepared.by_job
-        self._sink: LogSink | RunWriter = RunWriter.open(folder) if exists else LogSink(folder)
+        self._sink: LogSink | RunWriter = (
+            RunWriter.open(folder) if exists else LogSink(folder, begins_at_flush=True)
+        )
         self._work = WorkLog(self._sink)
         events = Watched(Watched(self._work, self.accounts), self.state)
         try:

@@ -1,5 +1,6 @@
 """A service of a scenario with several jobs: who is there, what each is ordered, who stops for whom."""
 
+import shutil
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -10,10 +11,11 @@ import pytest
 from ingest.core.errors import NotFoundError, UsageError
 from replay.audit.audit import audit
 from replay.log.run_log import RunReader
+from replay.store import run_index
 from service.api.app import make_app
 from service.console import routes
 from service.session.session import Session
-from tests.support.serving import api_settings, asking, observe, toy_session
+from tests.support.serving import api_settings, asking, links, observe, toy_session
 
 JOBS = [
     {"name": "long"},
@@ -191,3 +193,26 @@ def test_a_renewed_run_has_the_same_jobs(start: Start, tmp_path: Path) -> None:
     again = start()
     assert again.run_id == first.run_id
     assert {name: job.plan for name, job in again.published.jobs.items()} == plans
+
+
+def test_a_run_without_a_decision_keeps_what_it_acknowledged(start: Start, tmp_path: Path) -> None:
+    """When all jobs have ended, a renewed run takes observations and decides nothing."""
+    session = start()
+    for name in ("long", "short", "urgent"):
+        told(session, "end", name)
+    session.renew("test").result(20)
+    assert observe(session, "acknowledged", links())["accepted"] == 6
+    events = session.published.events
+    # The folder as it lies on the disk now: what a kill would leave.
+    copy = tmp_path.parent / f"{tmp_path.name}-killed"
+    shutil.copytree(session.store, copy)
+    kinds = [event.type for event in RunReader(run_index.folder(copy, session.run_id)).events()]
+    assert len(kinds) == events and "telemetry_received" in kinds and "decided" not in kinds
+
+    session.renew("test").result(20)  # the run ends without a decision, the service goes on
+    assert session.failure is None and observe(session, "next", links())["accepted"] == 6
+    session.close()
+    again = start()
+    assert again.run_id == session.run_id and observe(again, "next", links())["duplicate"] is True
+    again.close()
+    assert audit(again.store, again.run_id).ok
