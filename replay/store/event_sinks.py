@@ -31,8 +31,8 @@ class Sink(Protocol):
 class LogSink:
     """Writes a new log, made at the first decision, so that a run that cannot start leaves nothing.
 
-    With `begins_at_flush` it is made at the first flush, too: a service acknowledges what clients send when it
-    has flushed, and a run whose jobs have all ended takes observations and makes no decision.
+    With `begins_at_flush` it is made at the first flush, too: a service acknowledges what clients send when
+    it has flushed, and a run whose jobs have all ended takes observations and makes no decision.
     """
 
     def __init__(self, run_dir: Path, *, begins_at_flush: bool = False) -> None:
