@@ -16,7 +16,7 @@ from ingest.core.units import NS_PER_S
 from policy.placement.sites import site_choice
 from policy.queue.registry import recipe
 from service.session.job_book import BookedJob
-from twin.queue.jobs import QueueJobs
+from twin.queue.jobs import LONGEST_NS, QueueJobs
 from twin.sites.inputs import FULL_RATE, NOWHERE, SiteJobs, SiteLinks, SiteOptions
 from twin.sites.simulation import SiteWorld, simulate_on_sites
 
@@ -83,7 +83,9 @@ def forecast(now: JobsNow, scheduler: str) -> dict[str, Json]:
 
 
 def _holders(now: JobsNow) -> list[_Holder]:
-    left_ns = None if now.left_s is None else max(1, round(now.left_s * NS_PER_S))
+    # An end decades away, or behind a dead link, is none: times of the simulated queue are 64-bit nanoseconds.
+    left_s = None if now.left_s is None or now.left_s * NS_PER_S > LONGEST_NS // 2 else now.left_s
+    left_ns = None if left_s is None else max(1, round(left_s * NS_PER_S))
     found = [_Holder("the job that is followed", now.held, left_ns)] if any(now.held) else []
     for job in now.jobs:
         if job.state == "running":

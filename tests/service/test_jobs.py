@@ -128,6 +128,9 @@ def test_an_end_that_nobody_knows_is_said() -> None:
     assert (found["b"]["starts_in_s"], found["b"]["domain"]) == (0.0, "d0")
     left = job_forecast.forecast(JobsNow(NOW, ("d0", "d1"), jobs[1:], (4, 2), (4, 2), 25.0), "easy")
     assert (left["a"]["starts_in_s"], left["b"]["starts_in_s"], left["b"]["domain"]) == (25.0, 25.0, "d1")
+    for left_s in (1e18, float("inf")):  # beyond what the clock of a simulated queue holds; a dead link
+        far = job_forecast.forecast(JobsNow(NOW, ("d0", "d1"), jobs[1:], (4, 2), (4, 2), left_s), "easy")
+        assert far["a"]["starts_in_s"] is far["b"]["starts_in_s"] is None
     dead = job_forecast.forecast(JobsNow(NOW, ("d0", "d1"), jobs[1:], (0, 0), (0, 0)), "easy")
     assert dead["b"]["reason"] == "it needs 2 GPUs in one domain; at most 0 are alive in one"
 
