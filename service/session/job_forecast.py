@@ -83,7 +83,7 @@ def forecast(now: JobsNow, scheduler: str) -> dict[str, Json]:
 
 
 def _holders(now: JobsNow) -> list[_Holder]:
-    # An end decades away, or behind a dead link, is none: times of the simulated queue are 64-bit nanoseconds.
+    # An end decades away, or behind a dead link, is none: the simulated queue has 64-bit nanoseconds.
     left_s = None if now.left_s is None or now.left_s * NS_PER_S > LONGEST_NS // 2 else now.left_s
     left_ns = None if left_s is None else max(1, round(left_s * NS_PER_S))
     found = [_Holder("the job that is followed", now.held, left_ns)] if any(now.held) else []
